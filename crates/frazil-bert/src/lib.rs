@@ -1,0 +1,1 @@
+//! What makes a model a BERT: its configuration, its variables' names and shapes, its heads.

@@ -1,0 +1,119 @@
+//! Files as frazil touches them: mapped when read, complete or absent when written.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use tempfile::NamedTempFile;
+
+use crate::{Error, Result};
+
+/// The whole file, memory-mapped. Pages are read when they are looked at.
+///
+/// The file must not shrink while the bytes are in use: the operating system would end the
+/// program. frazil itself never writes into an existing file; it replaces it.
+pub fn map(path: impl AsRef<Path>) -> Result<Bytes> {
+    let path = path.as_ref();
+    let file = File::open(path).map_err(|e| Error::io("open", path, e))?;
+    let metadata = file.metadata().map_err(|e| Error::io("read", path, e))?;
+    if metadata.is_dir() {
+        return Err(Error::io("read", path, io::ErrorKind::IsADirectory.into()));
+    }
+    if metadata.len() == 0 {
+        return Ok(Bytes::new());
+    }
+    // SAFETY: the map is read-only and private to us; that nobody shrinks the file meanwhile is
+    // the documented condition of this function, as for every program that maps a file.
+    #[allow(unsafe_code, reason = "the one memory map of the program")]
+    let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|e| Error::io("map", path, e))?;
+    Ok(Bytes::from_owner(map))
+}
+
+/// A file that appears under its name only when it is complete: written to a temporary file in
+/// the same folder, synced, renamed. Dropped before [`commit`](Self::commit), it leaves nothing.
+pub struct AtomicFile {
+    path: PathBuf,
+    writer: BufWriter<NamedTempFile>,
+}
+
+impl AtomicFile {
+    /// Starts a file that will be `path`. The folder must exist.
+    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref().to_path_buf();
+        let folder = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut builder = tempfile::Builder::new();
+        let prefix = format!(".{name}.");
+        builder.prefix(&prefix).suffix(".partial");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            builder.permissions(std::fs::Permissions::from_mode(0o666)); // less the umask
+        }
+        let file = builder.tempfile_in(folder).map_err(|e| Error::io("create", &path, e))?;
+        Ok(Self { path, writer: BufWriter::with_capacity(1 << 20, file) })
+    }
+
+    /// The name the file will have.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Syncs the contents to disk and gives the file its name.
+    pub fn commit(self) -> Result<()> {
+        let path = self.path;
+        let file =
+            self.writer.into_inner().map_err(|e| Error::io("write", &path, e.into_error()))?;
+        file.as_file().sync_all().map_err(|e| Error::io("write", &path, e))?;
+        file.persist(&path).map_err(|e| Error::io("rename", &path, e.error))?;
+        Ok(())
+    }
+}
+
+impl Write for AtomicFile {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.writer.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+/// Writes `contents` to `path` in one go, atomically.
+pub fn write(path: impl AsRef<Path>, contents: &[u8]) -> Result<()> {
+    let mut file = AtomicFile::create(&path)?;
+    file.write_all(contents).map_err(|e| Error::io("write", path.as_ref(), e))?;
+    file.commit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_complete_or_absent() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        let mut file = AtomicFile::create(&path).unwrap();
+        file.write_all(b"half").unwrap();
+        drop(file);
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+        write(&path, b"whole").unwrap();
+        assert_eq!(&map(&path).unwrap()[..], b"whole");
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn empty_files_and_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("empty");
+        write(&path, b"").unwrap();
+        assert!(map(&path).unwrap().is_empty());
+        assert!(matches!(map(folder.path()), Err(Error::Io { .. })));
+    }
+}

@@ -1,0 +1,109 @@
+//! What can be wrong with a TensorFlow file, and what its owner can do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// This crate's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// One variant for each way to be wrong. Parsers of bytes do not know file names; whoever does
+/// adds it with [`Error::in_file`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file in which the cause was met.
+    #[error("cannot read `{}`", path.display())]
+    InFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong in it.
+        source: Box<Error>,
+    },
+    /// The operating system refused, with no file name of its own.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// A tensor or a plain file of tensors is wrong.
+    #[error(transparent)]
+    Tensor(#[from] frazil_tensor::Error),
+    /// The data ends before a structure does.
+    #[error("{what} needs {needed} bytes, but only {available} are there")]
+    Truncated {
+        /// The structure.
+        what: &'static str,
+        /// How long it says it is.
+        needed: u64,
+        /// How much data is left.
+        available: u64,
+    },
+    /// Stored and computed checksum differ.
+    #[error("the checksum of {what} is wrong: {stored:#010x} is stored, {computed:#010x} computed")]
+    Checksum {
+        /// What the checksum covers.
+        what: String,
+        /// The file's.
+        stored: u32,
+        /// Ours.
+        computed: u32,
+    },
+    /// A structure contradicts its format.
+    #[error("{what} is corrupt at byte {at}: {reason}")]
+    Corrupt {
+        /// The structure.
+        what: &'static str,
+        /// Offset in it.
+        at: u64,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The bytes do not decode as the message that should be there.
+    #[error("this is not a {message} message")]
+    Proto {
+        /// The message's name in TensorFlow.
+        message: &'static str,
+        /// What the decoder met.
+        source: prost::DecodeError,
+    },
+    /// An element type that has no values in files (resources, variants, unknown numbers).
+    #[error("{dtype} is not a type whose values frazil can read")]
+    NoValues {
+        /// TensorFlow's name for it.
+        dtype: String,
+    },
+    /// A text file (`.pbtxt`) does not parse.
+    #[error("line {line}, column {column}: {reason}")]
+    Text {
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1, in characters.
+        column: usize,
+        /// What was met and what was expected.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// Says in which file this was met.
+    pub fn in_file(self, path: impl AsRef<Path>) -> Self {
+        match self {
+            // A file name that is nearer to the cause stays.
+            Self::InFile { .. } | Self::Tensor(frazil_tensor::Error::Io { .. }) => self,
+            other => Self::InFile { path: path.as_ref().to_path_buf(), source: Box::new(other) },
+        }
+    }
+
+    /// What the user can do, where there is something.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::InFile { source, .. } => source.hint(),
+            Self::Truncated { .. } => Some(
+                "the file is shorter than its own structure says: copy or download it again".into(),
+            ),
+            Self::Checksum { .. } => Some(
+                "the file was damaged on its way: copy or download it again; \
+                 `--no-checksum` reads it as it is"
+                    .into(),
+            ),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Everything TensorFlow writes to disk, read and written without TensorFlow: checkpoints of
+//! both versions, graphs, MetaGraphs, SavedModels, TFRecords, Examples and event files, as
+//! binary and, where TensorFlow has it, as text.
+//!
+//! Reading is lazy and on mapped memory: listing a checkpoint reads its index only, and a
+//! tensor or a large constant is a window on the file. Checksums are checked. Bytes that do
+//! not make sense are an [`Error`] that says where, never a panic and never an allocation that
+//! the file's own size does not justify. What this crate leaves out: what the variables mean
+//! (`frazil-bert`) and what a graph computes (later crates).
+
+mod crc;
+pub mod dtype;
+mod error;
+pub mod proto;
+
+pub use error::{Error, Result};

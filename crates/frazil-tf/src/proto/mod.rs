@@ -1,0 +1,15 @@
+//! TensorFlow's messages as Rust types, generated from `proto/tensorflow.proto` by
+//! `cargo xtask codegen`; large byte fields are windows on the buffer they were decoded from.
+
+#[allow(
+    missing_docs,
+    clippy::doc_markdown,
+    clippy::large_enum_variant,
+    clippy::enum_variant_names,
+    unused_qualifications,
+    reason = "generated"
+)]
+#[rustfmt::skip]
+mod tensorflow;
+
+pub use tensorflow::*;

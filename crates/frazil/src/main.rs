@@ -1,0 +1,2 @@
+//! The `frazil` binary.
+fn main() {}
