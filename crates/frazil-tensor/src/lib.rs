@@ -13,6 +13,8 @@ pub mod safetensors;
 mod shape;
 mod store;
 mod tensor;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
