@@ -1,0 +1,2 @@
+//! The old tools under their old names: the same flags and the same output, translated to the
+//! same `frazil::ops`.

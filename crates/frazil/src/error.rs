@@ -1,0 +1,114 @@
+//! What can be wrong before a file format is even reached: the path, or what lies there.
+
+use std::path::PathBuf;
+
+use frazil_tensor::StoreError;
+
+/// This crate's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// One variant for each way to be wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A TensorFlow file is wrong.
+    #[error(transparent)]
+    Tf(#[from] frazil_tf::Error),
+    /// A tensor, or a plain file of tensors, is wrong.
+    #[error(transparent)]
+    Tensor(#[from] frazil_tensor::Error),
+    /// A tensor could not be read from its store.
+    #[error("cannot read `{name}`")]
+    Store {
+        /// The tensor.
+        name: String,
+        /// The format's own error.
+        source: StoreError,
+    },
+    /// Nothing has that name.
+    #[error("there is no `{}`", path.display())]
+    NotFound {
+        /// What was asked for.
+        path: PathBuf,
+        /// Names beside it that look like it.
+        near: Vec<String>,
+    },
+    /// A folder with nothing in it that frazil reads.
+    #[error("the folder `{}` holds no checkpoint, graph or SavedModel", path.display())]
+    NothingInFolder {
+        /// The folder.
+        path: PathBuf,
+        /// What lies there.
+        entries: Vec<String>,
+    },
+    /// A file that is something else than a model.
+    #[error("`{}` is {found}, not a model", path.display())]
+    NotAModel {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+        /// What to give instead.
+        hint: &'static str,
+    },
+    /// The path is right, but it does not hold what this command needs.
+    #[error("`{}` is a {found}; this needs {expected}", path.display())]
+    WrongKind {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+        /// What the command works on.
+        expected: &'static str,
+        /// What to give instead.
+        hint: String,
+    },
+    /// Options that do not go together, or a value that means nothing.
+    #[error("{what}")]
+    Usage {
+        /// What is wrong.
+        what: String,
+        /// What to write instead.
+        hint: String,
+    },
+}
+
+impl Error {
+    /// What the user can do, where there is something.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Tf(error) => error.hint(),
+            Self::Tensor(_) => None,
+            Self::Store { source, .. } => {
+                source.downcast_ref::<frazil_tf::Error>().and_then(frazil_tf::Error::hint)
+            }
+            Self::NotFound { near, .. } if near.is_empty() => Some(
+                "give a folder, a checkpoint prefix such as `bert_model.ckpt`, its `.index`, \
+                 a `.meta`, a `.pb`, a SavedModel folder or a zip"
+                    .into(),
+            ),
+            Self::NotFound { near, .. } => Some(format!("did you mean {}?", list(near, "or"))),
+            Self::NothingInFolder { entries, .. } if entries.is_empty() => {
+                Some("the folder is empty".into())
+            }
+            Self::NothingInFolder { entries, .. } => {
+                Some(format!("it holds {}; name the model's file", list(entries, "and")))
+            }
+            Self::NotAModel { hint, .. } => Some((*hint).into()),
+            Self::WrongKind { hint, .. } | Self::Usage { hint, .. } => Some(hint.clone()),
+        }
+    }
+}
+
+/// `` `a`, `b` or `c` ``, at most six of them.
+fn list(names: &[String], last: &str) -> String {
+    let mut shown: Vec<String> = names.iter().take(6).map(|name| format!("`{name}`")).collect();
+    if names.len() > shown.len() {
+        shown.push(format!("{} more", names.len() - shown.len()));
+    }
+    match shown.as_slice() {
+        [] => String::new(),
+        [one] => one.clone(),
+        [rest @ .., end] => format!("{} {last} {end}", rest.join(", ")),
+    }
+}

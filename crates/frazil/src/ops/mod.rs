@@ -1,0 +1,1 @@
+//! What frazil does, one module for each verb: options in, report out. Nothing here prints.

@@ -1,0 +1,1 @@
+//! Opens whatever the user has.
