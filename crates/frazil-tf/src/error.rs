@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use frazil_tensor::{DType, Shape};
+
 /// This crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -68,6 +70,22 @@ pub enum Error {
     NoValues {
         /// TensorFlow's name for it.
         dtype: String,
+    },
+    /// A constant's shape has open extents, or more axes than TensorFlow allows.
+    #[error("a tensor's shape must be known, but this one's is {shape}")]
+    UnknownShape {
+        /// As far as it is known.
+        shape: String,
+    },
+    /// A short list of values stands for a tensor beyond all bounds.
+    #[error("{values} stored values stand for {dtype} {shape}, which is beyond the limit of 1 GiB")]
+    Expansion {
+        /// Element type.
+        dtype: DType,
+        /// Extents.
+        shape: Shape,
+        /// How many values there are.
+        values: usize,
     },
     /// A text file (`.pbtxt`) does not parse.
     #[error("line {line}, column {column}: {reason}")]

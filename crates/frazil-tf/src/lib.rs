@@ -12,5 +12,6 @@ mod crc;
 pub mod dtype;
 mod error;
 pub mod proto;
+pub mod tensor_proto;
 
 pub use error::{Error, Result};
