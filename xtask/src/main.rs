@@ -1,6 +1,7 @@
 //! The workspace's own chores: `cargo xtask <task>`.
 
 mod codegen;
+mod tidy;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,6 +11,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
         ["codegen", rest @ ..] => codegen::run(rest),
+        ["tidy", rest @ ..] => tidy::run(rest),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -26,7 +28,8 @@ fn main() -> ExitCode {
 
 const USAGE: &str = "usage: cargo xtask <task>
 
-  codegen [--check]   remake the Rust types from crates/frazil-tf/proto (or only compare)";
+  codegen [--check]   remake the Rust types from crates/frazil-tf/proto (or only compare)
+  tidy                check what the compiler does not: sizes, headers, layers, words";
 
 /// The workspace's root folder.
 fn root() -> PathBuf {
