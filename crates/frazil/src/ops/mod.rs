@@ -1,1 +1,3 @@
 //! What frazil does, one module for each verb: options in, report out. Nothing here prints.
+
+pub mod inspect;

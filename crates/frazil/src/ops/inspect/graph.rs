@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use frazil_tf::proto::{GraphDef, NodeDef, SignatureDef, TensorShapeProto, attr_value, tensor_info};
+use frazil_tf::proto::{
+    GraphDef, NodeDef, SignatureDef, TensorShapeProto, attr_value, tensor_info,
+};
 use frazil_tf::{dtype, tensor_proto};
 use serde::Serialize;
 
@@ -133,10 +135,26 @@ fn is_input(op: &str) -> bool {
 /// Nodes that no one wants as an output: bookkeeping of TensorFlow's own.
 fn is_bookkeeping(node: &NodeDef) -> bool {
     const OPS: [&str; 20] = [
-        "NoOp", "Const", "Assign", "AssignAdd", "AssignSub", "AssignVariableOp", "VarHandleOp",
-        "VariableV2", "Variable", "VarIsInitializedOp", "IsVariableInitialized", "MakeIterator",
-        "IteratorToStringHandle", "IteratorV2", "SaveV2", "SaveSlices", "RestoreV2", "MergeV2Checkpoints",
-        "ScalarSummary", "MergeSummary",
+        "NoOp",
+        "Const",
+        "Assign",
+        "AssignAdd",
+        "AssignSub",
+        "AssignVariableOp",
+        "VarHandleOp",
+        "VariableV2",
+        "Variable",
+        "VarIsInitializedOp",
+        "IsVariableInitialized",
+        "MakeIterator",
+        "IteratorToStringHandle",
+        "IteratorV2",
+        "SaveV2",
+        "SaveSlices",
+        "RestoreV2",
+        "MergeV2Checkpoints",
+        "ScalarSummary",
+        "MergeSummary",
     ];
     const SCOPES: [&str; 4] = ["save", "report_uninitialized_variables", "global_step", "init"];
     let scope = node.name.split('/').next().unwrap_or_default();
@@ -251,8 +269,9 @@ impl<'a> Wires<'a> {
             let tensor = match node.op.as_str() {
                 "Unpack" | "Split" => {
                     let ports = int_attr(node, "num").or(int_attr(node, "num_split")).unwrap_or(1);
-                    let ports: Vec<String> =
-                        (0..ports.clamp(1, 8)).map(|port| format!("{}:{port}", node.name)).collect();
+                    let ports: Vec<String> = (0..ports.clamp(1, 8))
+                        .map(|port| format!("{}:{port}", node.name))
+                        .collect();
                     ports.join(",")
                 }
                 _ => format!("{}:0", node.name),
@@ -270,15 +289,17 @@ impl<'a> Wires<'a> {
     fn judge(&self, i: usize, losses: &HashSet<&str>) -> Option<(u8, String)> {
         let node = &self.graph.node[i];
         let name = node.name.as_str();
-        let unread = self.readers[i]
-            .iter()
-            .all(|&(reader, _)| is_bookkeeping(&self.graph.node[reader]));
+        let unread =
+            self.readers[i].iter().all(|&(reader, _)| is_bookkeeping(&self.graph.node[reader]));
         match node.op.as_str() {
             "Unpack" if self.reads_variable(node, "squad/output_bias", 6) => {
                 return Some((1, "start and end logits of a question-answering head".into()));
             }
             "Unpack" if unread && name.ends_with("unstack") => {
-                return Some((1, "start and end logits, as a question-answering head splits them".into()));
+                return Some((
+                    1,
+                    "start and end logits, as a question-answering head splits them".into(),
+                ));
             }
             "Softmax" if !name.contains("attention") => {
                 return Some((2, "probabilities: a softmax outside of attention".into()));
@@ -298,14 +319,25 @@ impl<'a> Wires<'a> {
             _ => {}
         }
         if self.feeds_pooler(i) {
-            return Some((6, "the sequence output: what the pooler reads, one row for each token".into()));
+            return Some((
+                6,
+                "the sequence output: what the pooler reads, one row for each token".into(),
+            ));
         }
         if losses.contains(name) {
             return Some((7, "the training loss: the gradients start here".into()));
         }
         // Shapes and their slices are unread in every graph and are nobody's answer.
         const SHAPE_OPS: [&str; 9] = [
-            "Shape", "StridedSlice", "Less", "Greater", "Equal", "Assert", "Range", "Size", "Rank",
+            "Shape",
+            "StridedSlice",
+            "Less",
+            "Greater",
+            "Equal",
+            "Assert",
+            "Range",
+            "Size",
+            "Rank",
         ];
         let plain = !SHAPE_OPS.contains(&node.op.as_str()) && node.op != "LogSoftmax";
         (unread && plain).then(|| (8, "nothing in the graph reads it".into()))
@@ -315,8 +347,11 @@ impl<'a> Wires<'a> {
     fn reads_variable(&self, node: &NodeDef, suffix: &str, depth: usize) -> bool {
         (0..node.input.len().min(3)).any(|input| {
             self.producer(node, input).is_some_and(|producer| {
-                let holds = is_variable(&producer.op) || producer.op == "Const" || producer.op == "ReadVariableOp";
-                let variable = producer.name.strip_suffix("/ReadVariableOp").unwrap_or(&producer.name);
+                let holds = is_variable(&producer.op)
+                    || producer.op == "Const"
+                    || producer.op == "ReadVariableOp";
+                let variable =
+                    producer.name.strip_suffix("/ReadVariableOp").unwrap_or(&producer.name);
                 (holds && (variable == suffix || variable.ends_with(&format!("/{suffix}"))))
                     || (depth > 1 && self.reads_variable(producer, suffix, depth - 1))
             })
@@ -334,9 +369,14 @@ impl<'a> Wires<'a> {
     fn losses(&self) -> HashSet<&'a str> {
         let mut losses = HashSet::new();
         for node in &self.graph.node {
-            let reads_start = node.input.iter().filter_map(|input| data_edge(input)).any(|(from, _)| {
-                is_training(from) && from.rsplit('/').next().is_some_and(|leaf| leaf == "Fill" || leaf.starts_with("grad_ys"))
-            });
+            let reads_start =
+                node.input.iter().filter_map(|input| data_edge(input)).any(|(from, _)| {
+                    is_training(from)
+                        && from
+                            .rsplit('/')
+                            .next()
+                            .is_some_and(|leaf| leaf == "Fill" || leaf.starts_with("grad_ys"))
+                });
             if reads_start
                 && let Some((_, rest)) = node.name.split_once('/')
                 && let Some((forward, _)) = rest.split_once("_grad/")
@@ -349,7 +389,8 @@ impl<'a> Wires<'a> {
                 && node.name.ends_with("_grad/tuple/group_deps")
                 && node.input.iter().any(|input| input.ends_with("/Fill"))
                 && let Some((_, rest)) = node.name.split_once('/')
-                && let Some(found) = rest.strip_suffix("_grad/tuple/group_deps").and_then(|f| self.node(f))
+                && let Some(found) =
+                    rest.strip_suffix("_grad/tuple/group_deps").and_then(|f| self.node(f))
             {
                 losses.insert(found.name.as_str());
             }
@@ -361,16 +402,24 @@ impl<'a> Wires<'a> {
     fn baked(&self, inputs: &[Input]) -> Baked {
         let mut baked = Baked::default();
         for node in &self.graph.node {
-            let ids = |number: i32| dtype::name(number) == "DT_INT32" || dtype::name(number) == "DT_INT64";
+            let ids = |number: i32| {
+                dtype::name(number) == "DT_INT32" || dtype::name(number) == "DT_INT64"
+            };
             let (types, shapes) = match node.op.as_str() {
                 "Placeholder" | "PlaceholderV2" => (type_attr(node, "dtype"), shape_attr(node)),
-                "IteratorGetNext" => (type_list(node, "output_types"), shape_list(node, "output_shapes")),
+                "IteratorGetNext" => {
+                    (type_list(node, "output_types"), shape_list(node, "output_shapes"))
+                }
                 _ => continue,
             };
             for (port, shape) in shapes.iter().enumerate() {
                 let tensor = format!("{}:{port}", node.name);
                 let used = inputs.iter().any(|input| input.tensor == tensor && input.used);
-                if !used || shape.unknown_rank || shape.dim.len() != 2 || !types.get(port).is_some_and(|&t| ids(t)) {
+                if !used
+                    || shape.unknown_rank
+                    || shape.dim.len() != 2
+                    || !types.get(port).is_some_and(|&t| ids(t))
+                {
                     continue;
                 }
                 let (b, s) = (shape.dim[0].size, shape.dim[1].size);
@@ -386,7 +435,11 @@ impl<'a> Wires<'a> {
                         (true, false) => "batch",
                         _ => "sequence",
                     };
-                    baked.places.push(Place { node: tensor, value: show_shape(shape), holds: holds.into() });
+                    baked.places.push(Place {
+                        node: tensor,
+                        value: show_shape(shape),
+                        holds: holds.into(),
+                    });
                 }
             }
         }

@@ -1,0 +1,3 @@
+//! Tells what is in a file.
+
+pub mod graph;
