@@ -92,6 +92,24 @@ pub enum Error {
         /// Its type.
         dtype: DType,
     },
+    /// A tensor whose elements are of a type that frazil has no counterpart for.
+    #[error("the elements of `{name}` are `{descr}`, a type that frazil cannot read")]
+    Elements {
+        /// The tensor.
+        name: String,
+        /// The file's notation for the type: NumPy's `|O` for Python objects, `F8_E4M3`.
+        descr: String,
+    },
+    /// A writer was given another tensor than it was told to expect.
+    #[error("`{name}` was announced as {announced}, but {given} was given")]
+    Announced {
+        /// The tensor.
+        name: String,
+        /// Type and shape it was to have.
+        announced: String,
+        /// What came.
+        given: String,
+    },
     /// No tensor has that name.
     #[error("no tensor is named `{0}`")]
     NoSuchTensor(String),
@@ -100,5 +118,24 @@ pub enum Error {
 impl Error {
     pub(crate) fn io(action: &'static str, path: &Path, source: std::io::Error) -> Self {
         Self::Io { action, path: path.to_path_buf(), source }
+    }
+
+    /// What the user can do, where there is something.
+    pub fn hint(&self) -> Option<String> {
+        let text = match self {
+            Self::Elements { descr, .. } if descr.contains("|O") => {
+                "an object array is a Python pickle: save it again as numbers or strings, \
+                 `a.astype('float32')` for example"
+            }
+            Self::Elements { descr, .. } if descr.ends_with("V2") => {
+                "NumPy saves bfloat16 as raw bytes without its name: save it as `float32`, or \
+                 as `safetensors`"
+            }
+            Self::Unstorable { dtype: DType::BF16, .. } => {
+                "convert to `float32` or `float16`, or write `safetensors`"
+            }
+            _ => return None,
+        };
+        Some(text.into())
     }
 }

@@ -1,1 +1,0 @@
-//! NumPy files.
