@@ -1,6 +1,7 @@
 //! The workspace's own chores: `cargo xtask <task>`.
 
 mod codegen;
+mod schema;
 mod tidy;
 
 use std::path::PathBuf;

@@ -65,6 +65,14 @@ pub enum Error {
         /// What the decoder met.
         source: prost::DecodeError,
     },
+    /// A small file that would decode to a message beyond all bounds.
+    #[error("this {message} would take more than {} MiB in memory, far more than its size justifies", limit >> 20)]
+    Inflated {
+        /// The message's name in TensorFlow.
+        message: &'static str,
+        /// What a file of its size may take, in bytes.
+        limit: u64,
+    },
     /// An element type that has no values in files (resources, variants, unknown numbers).
     #[error("{dtype} is not a type whose values frazil can read")]
     NoValues {

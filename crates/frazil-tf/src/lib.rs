@@ -9,9 +9,12 @@
 //! (`frazil-bert`) and what a graph computes (later crates).
 
 mod crc;
+mod decode;
 pub mod dtype;
 mod error;
 pub mod proto;
+pub mod schema;
 pub mod tensor_proto;
+mod wire;
 
 pub use error::{Error, Result};

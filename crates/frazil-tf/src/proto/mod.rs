@@ -12,4 +12,7 @@
 #[rustfmt::skip]
 mod tensorflow;
 
+#[rustfmt::skip]
+mod schema;
+
 pub use tensorflow::*;

@@ -183,7 +183,7 @@ pub mod attr_value {
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Value {
         #[prost(message, tag = "1")]
-        List(ListValue),
+        List(::prost::alloc::boxed::Box<ListValue>),
         #[prost(bytes, tag = "2")]
         S(::prost::bytes::Bytes),
         #[prost(int64, tag = "3")]
@@ -197,7 +197,7 @@ pub mod attr_value {
         #[prost(message, tag = "7")]
         Shape(super::TensorShapeProto),
         #[prost(message, tag = "8")]
-        Tensor(super::TensorProto),
+        Tensor(::prost::alloc::boxed::Box<super::TensorProto>),
         #[prost(string, tag = "9")]
         Placeholder(::prost::alloc::string::String),
         #[prost(message, tag = "10")]
@@ -801,9 +801,9 @@ pub mod structured_value {
         #[prost(message, tag = "54")]
         NamedTupleValue(super::NamedTupleValue),
         #[prost(message, tag = "55")]
-        TensorValue(super::TensorProto),
+        TensorValue(::prost::alloc::boxed::Box<super::TensorProto>),
         #[prost(message, tag = "56")]
-        NumpyValue(super::TensorProto),
+        NumpyValue(::prost::alloc::boxed::Box<super::TensorProto>),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
