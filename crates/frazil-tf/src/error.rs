@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use frazil_tensor::{DType, Shape};
 
+use crate::sniff::Content;
+
 /// This crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -65,6 +67,14 @@ pub enum Error {
         /// What the decoder met.
         source: prost::DecodeError,
     },
+    /// The file is of another kind altogether.
+    #[error("this is {found}, not {expected}")]
+    WrongContent {
+        /// What should be there, with its article.
+        expected: &'static str,
+        /// What is there.
+        found: Content,
+    },
     /// A small file that would decode to a message beyond all bounds.
     #[error("this {message} would take more than {} MiB in memory, far more than its size justifies", limit >> 20)]
     Inflated {
@@ -121,6 +131,7 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::InFile { source, .. } => source.hint(),
+            Self::WrongContent { found, .. } => found.hint().map(str::to_owned),
             Self::Truncated { .. } => Some(
                 "the file is shorter than its own structure says: copy or download it again".into(),
             ),

@@ -14,6 +14,7 @@ pub mod dtype;
 mod error;
 pub mod proto;
 pub mod schema;
+pub mod sniff;
 pub mod tensor_proto;
 mod wire;
 
