@@ -1,6 +1,8 @@
 //! Files that NumPy wrote, against what NumPy says is in them; and every `.npz` of the shared
 //! goldens.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests, too, may fail loudly")]
+
 use std::path::{Path, PathBuf};
 
 use frazil_tensor::npy::{Npz, NpzWriter};

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use frazil_tensor::{DType, Shape};
 
+use crate::example::Kind;
 use crate::sniff::Content;
 
 /// This crate's result.
@@ -105,6 +106,56 @@ pub enum Error {
         /// How many values there are.
         values: usize,
     },
+    /// A record file ends within a record.
+    #[error(
+        "record {index} at byte {at} is cut off: it takes {needed} bytes, but {available} are there"
+    )]
+    RecordCut {
+        /// Counted from 0.
+        index: u64,
+        /// Where it begins in the unpacked data.
+        at: u64,
+        /// What it takes, as far as that is known.
+        needed: u64,
+        /// What is there.
+        available: u64,
+    },
+    /// A thing is larger than the caller is willing to hold.
+    #[error("{what} has {size} bytes, more than the limit of {limit}")]
+    OverLimit {
+        /// The thing.
+        what: String,
+        /// Its size, as declared.
+        size: u64,
+        /// The caller's limit.
+        limit: u64,
+    },
+    /// An example lacks a feature.
+    #[error("there is no feature `{name}`; there are {present}")]
+    NoFeature {
+        /// What was asked for.
+        name: String,
+        /// What is there, the first few.
+        present: String,
+    },
+    /// A feature holds something else than was asked for.
+    #[error("feature `{name}` is {found}, not {expected}")]
+    FeatureKind {
+        /// The feature.
+        name: String,
+        /// What was asked for.
+        expected: Kind,
+        /// What is there.
+        found: Kind,
+    },
+    /// A number that cannot be shown: a histogram has no bucket for NaN and infinities.
+    #[error("the histogram `{tag}` was given {value}")]
+    NotFinite {
+        /// The histogram.
+        tag: String,
+        /// The number.
+        value: f64,
+    },
     /// A text file (`.pbtxt`) does not parse.
     #[error("line {line}, column {column}: {reason}")]
     Text {
@@ -140,6 +191,11 @@ impl Error {
                  `--no-checksum` reads it as it is"
                     .into(),
             ),
+            Self::Tensor(source) => source.hint(),
+            Self::RecordCut { index, .. } => Some(format!(
+                "the file is incomplete or still being written: copy or download it again; \
+                 the {index} records before this one are whole"
+            )),
             _ => None,
         }
     }

@@ -12,10 +12,12 @@ mod crc;
 mod decode;
 pub mod dtype;
 mod error;
+pub mod example;
 pub mod proto;
 pub mod schema;
 pub mod sniff;
 pub mod tensor_proto;
+pub mod tfrecord;
 mod wire;
 
 pub use error::{Error, Result};
