@@ -13,6 +13,7 @@ mod decode;
 pub mod dtype;
 mod error;
 pub mod example;
+pub mod pbtxt;
 pub mod proto;
 pub mod schema;
 pub mod sniff;

@@ -73,10 +73,6 @@ impl<'a> Reader<'a> {
         self.rest
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.rest.is_empty()
-    }
-
     /// The next field; `None` at the end.
     pub fn field(&mut self) -> Result<Option<RawField<'a>>, Broken> {
         if self.rest.is_empty() {
