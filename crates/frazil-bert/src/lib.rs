@@ -1,1 +1,21 @@
 //! What makes a model a BERT: its configuration, its variables' names and shapes, its heads.
+//!
+//! - [`config`]: `bert_config.json`, Hugging Face's `config.json`, and what the shapes of the
+//!   variables say of either.
+//! - [`names`]: which variables each head needs, what optimizers leave beside them, and the
+//!   plans that carry weights from one naming to another.
+//! - [`inventory`]: what a file of weights holds, what it lacks and what nobody asked for.
+//!
+//! Everything here works on names, types and shapes; a weight's value is looked at only when a
+//! plan is carried out, one tensor at a time. What this crate leaves out: file formats
+//! (`frazil-tf`, `frazil-tensor`) and the commands (`frazil`).
+
+pub mod config;
+mod error;
+pub mod inventory;
+pub mod names;
+
+pub use config::BertConfig;
+pub use error::{Error, Result};
+pub use inventory::Inventory;
+pub use names::Head;

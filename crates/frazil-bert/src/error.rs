@@ -1,0 +1,197 @@
+//! What can be wrong with a BERT's configuration or with its weights.
+
+use std::path::{Path, PathBuf};
+
+use frazil_tensor::{Shape, StoreError};
+
+/// This crate's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// One variant for each way to be wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file in which the cause was met.
+    #[error("cannot use `{}`", path.display())]
+    InFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong in it.
+        source: Box<Error>,
+    },
+    /// A tensor or a plain file is wrong.
+    #[error(transparent)]
+    Tensor(#[from] frazil_tensor::Error),
+    /// A configuration is not JSON at all.
+    #[error("line {line}, column {column}: {reason}")]
+    Json {
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1.
+        column: usize,
+        /// What the parser met.
+        reason: String,
+    },
+    /// A configuration is JSON, but not `{"key": value, …}`.
+    #[error("a configuration is a JSON object, not {found}")]
+    NotAnObject {
+        /// What it is.
+        found: &'static str,
+    },
+    /// A key without which there is no model.
+    #[error("the required key `{0}` is missing")]
+    MissingKey(&'static str),
+    /// A key has a value that it cannot have.
+    #[error("`{key}` must be {expected}, not {found}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// What it can be.
+        expected: &'static str,
+        /// What it is, as JSON.
+        found: String,
+    },
+    /// The activation is none of those that BERT's code knows.
+    #[error("`hidden_act` is `{0}`; BERT's code knows gelu, relu, tanh and linear")]
+    Activation(String),
+    /// The heads do not divide the hidden size.
+    #[error("`hidden_size` {hidden} is not a multiple of `num_attention_heads` {heads}")]
+    HeadSize {
+        /// `hidden_size`
+        hidden: usize,
+        /// `num_attention_heads`
+        heads: usize,
+    },
+    /// A Hugging Face configuration is of another model family.
+    #[error("this is a `{found}` model, not a BERT")]
+    OtherModel {
+        /// Its `model_type`, or what its tensor names begin with.
+        found: String,
+    },
+    /// A Hugging Face configuration asks for what TensorFlow 1's BERT does not compute.
+    #[error("`{key}` is {found}: BERT as TensorFlow 1 has it cannot compute that")]
+    NotComputable {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        found: String,
+    },
+    /// No task has that name.
+    #[error("there is no task `{0}`; tasks are {list}", list = crate::names::Head::LIST)]
+    UnknownTask(String),
+    /// The names do not show a BERT, or not enough of one.
+    #[error("these are not the weights of a BERT: {0}")]
+    NotBert(String),
+    /// The same model lies under several scopes.
+    #[error("the variables lie under several scopes: {}", quoted(.0))]
+    SeveralScopes(Vec<String>),
+    /// No variables are under the scope that was asked for.
+    #[error("no BERT lies under the scope `{scope}`; found: {}", quoted(found))]
+    NoSuchScope {
+        /// What was asked for.
+        scope: String,
+        /// Scopes that have one.
+        found: Vec<String>,
+    },
+    /// Variables that the target needs are not in the source.
+    #[error("{} of the variables that {target} needs are missing: {}", names.len(), quoted(names))]
+    Missing {
+        /// What cannot be made without them.
+        target: String,
+        /// All of them.
+        names: Vec<String>,
+    },
+    /// A variable has another shape than the model gives it.
+    #[error("`{name}` is {found}, where the model needs {expected}")]
+    Shape {
+        /// The variable.
+        name: String,
+        /// By the configuration.
+        expected: Shape,
+        /// In the source.
+        found: Shape,
+    },
+    /// The target's naming has no place for a head.
+    #[error("{naming} has no {head} head")]
+    NoSuchHead {
+        /// Whose names.
+        naming: crate::names::Naming,
+        /// The head.
+        head: crate::names::Head,
+    },
+    /// A Hugging Face model whose MLM decoder is not its word embedding.
+    #[error(
+        "`{decoder}` differs from `{embedding}`, but TensorFlow 1's BERT has one matrix for both"
+    )]
+    DecoderNotTied {
+        /// The decoder's matrix.
+        decoder: String,
+        /// The word embeddings.
+        embedding: String,
+    },
+    /// A tensor could not be read from the source.
+    #[error("cannot read tensor `{name}`")]
+    Store {
+        /// The tensor.
+        name: String,
+        /// The format's own error.
+        source: StoreError,
+    },
+}
+
+impl Error {
+    /// Says in which file this was met.
+    pub fn in_file(self, path: impl AsRef<Path>) -> Self {
+        match self {
+            Self::InFile { .. } | Self::Tensor(frazil_tensor::Error::Io { .. }) => self,
+            other => Self::InFile { path: path.as_ref().to_path_buf(), source: Box::new(other) },
+        }
+    }
+
+    /// What the user can do, where there is something.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::InFile { source, .. } => return source.hint(),
+            Self::MissingKey("vocab_size") => {
+                "`vocab_size` is the number of lines of vocab.txt".into()
+            }
+            Self::Activation(name) if name.starts_with("gelu") => {
+                "this looks like a Hugging Face config.json; in bert_config.json the tanh form \
+                 of GELU is called `gelu`"
+                    .into()
+            }
+            Self::SeveralScopes(scopes) => {
+                format!("choose one with `--scope {}`", scopes.first().map_or("", |s| s))
+            }
+            Self::DecoderNotTied { .. } => {
+                "leave the MLM head out with `--task encoder`, or tie the matrices first".into()
+            }
+            Self::Missing { .. } => {
+                "`frazil inspect` lists what is there; `--task` chooses another head".into()
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// Names in backticks; beyond a dozen only their number, since a sentence is no listing.
+pub(crate) fn quoted(names: &[String]) -> String {
+    const SHOWN: usize = 12;
+    let mut shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    if names.len() > SHOWN {
+        shown.push(format!("and {} more", names.len() - SHOWN));
+    }
+    shown.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lists_are_cut() {
+        let names: Vec<String> = (0..14).map(|i| i.to_string()).collect();
+        assert!(quoted(&names).ends_with("`11`, and 2 more"));
+        assert_eq!(quoted(&names[..2]), "`0`, `1`");
+    }
+}
