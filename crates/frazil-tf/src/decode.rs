@@ -129,7 +129,7 @@ impl Walk {
                     self.message(content, entry, depth + 1)
                 }
                 Kind::String => {
-                    if self.strict.is_some() && str::from_utf8(content.rest()).is_err() {
+                    if self.strict.is_some() && !is_text(content.rest()) {
                         return Err(wrong(raw.at, format!("`{}` is not text", field.name)));
                     }
                     self.add(4 * size + content.rest().len() as u64)
@@ -160,6 +160,12 @@ impl Walk {
         self.cost = self.cost.saturating_add(cost);
         if self.cost > self.limit { Err(Stop::Limit) } else { Ok(()) }
     }
+}
+
+/// UTF-8, and no control characters: another kind's message within a string has those.
+fn is_text(bytes: &[u8]) -> bool {
+    let odd = |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r');
+    str::from_utf8(bytes).is_ok_and(|text| !text.contains(odd))
 }
 
 fn mismatch(at: usize, field: &Field, schema: &Message) -> Stop {

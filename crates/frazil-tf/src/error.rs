@@ -156,6 +156,54 @@ pub enum Error {
         /// The number.
         value: f64,
     },
+    /// A message that TensorFlow could not read back.
+    #[error("this {message} takes {size} bytes, but protobuf reads none beyond 2 GiB")]
+    Oversized {
+        /// The message's name in TensorFlow.
+        message: &'static str,
+        /// Its size.
+        size: usize,
+    },
+    /// The node of a graph in which the cause was met.
+    #[error("node `{node}` cannot be read")]
+    InNode {
+        /// Its name.
+        node: String,
+        /// What is wrong with it.
+        source: Box<Error>,
+    },
+    /// A `Const` node lacks its constant.
+    #[error("the `Const` node `{node}` has no attribute `value` with a tensor")]
+    NoConstValue {
+        /// Its name.
+        node: String,
+    },
+    /// Two nodes of a graph share a name.
+    #[error("two nodes are named `{node}`")]
+    DuplicateNode {
+        /// The name.
+        node: String,
+    },
+    /// A MetaGraph without a graph.
+    #[error("the MetaGraph has no graph")]
+    NoGraph,
+    /// A folder that should be a SavedModel.
+    #[error(
+        "`{}` is not a SavedModel: it has neither `saved_model.pb` nor `saved_model.pbtxt`",
+        dir.display()
+    )]
+    NoSavedModel {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// A SavedModel lacks the MetaGraph that was asked for.
+    #[error("no MetaGraph has exactly the tags `{wanted}`")]
+    NoSuchTags {
+        /// The tags, with commas.
+        wanted: String,
+        /// The tag sets that there are.
+        available: Vec<String>,
+    },
     /// A text file (`.pbtxt`) does not parse.
     #[error("line {line}, column {column}: {reason}")]
     Text {
@@ -181,7 +229,10 @@ impl Error {
     /// What the user can do, where there is something.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::InFile { source, .. } => source.hint(),
+            Self::InFile { source, .. } | Self::InNode { source, .. } => source.hint(),
+            Self::NoSuchTags { available, .. } => {
+                Some(format!("the tag sets are: `{}`", available.join("`, `")))
+            }
             Self::WrongContent { found, .. } => found.hint().map(str::to_owned),
             Self::Truncated { .. } => Some(
                 "the file is shorter than its own structure says: copy or download it again".into(),

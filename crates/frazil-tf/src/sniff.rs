@@ -172,6 +172,14 @@ fn of_text(text: &str) -> Content {
     }
 }
 
+/// Whether `bytes` are text whose first field is one of the message's.
+pub(crate) fn is_text_of(bytes: &[u8], schema: &'static Message) -> bool {
+    text_head(bytes)
+        .map(|text| text.strip_prefix('\u{feff}').unwrap_or(text).trim_start())
+        .and_then(first_field)
+        .is_some_and(|(name, _)| schema.by_name(name).is_some())
+}
+
 /// A vocabulary begins with `[PAD]`, which is none.
 fn is_json(text: &str) -> bool {
     if let Some(object) = text.strip_prefix('{') {
