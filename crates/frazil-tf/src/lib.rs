@@ -12,6 +12,7 @@ mod crc;
 mod decode;
 pub mod dtype;
 mod error;
+pub mod events;
 pub mod example;
 pub mod graph_def;
 mod message_file;
