@@ -130,6 +130,45 @@ pub enum Error {
         /// The caller's limit.
         limit: u64,
     },
+    /// A zip without the directory that every zip ends with.
+    #[error("this zip file has no directory at its end")]
+    ZipCut,
+    /// A zip whose structure or contents are damaged.
+    #[error("this zip file is damaged: {reason}")]
+    Zip {
+        /// What is wrong.
+        reason: String,
+    },
+    /// A member of an archive that would be unpacked outside of its folder.
+    #[error("the archive has a member named `{name}`, which leads out of its folder")]
+    MemberName {
+        /// The name.
+        name: String,
+    },
+    /// A member of an archive that cannot be read.
+    #[error("`{name}` in the archive is {what}, which frazil does not read")]
+    MemberKind {
+        /// The member.
+        name: String,
+        /// What it is.
+        what: String,
+    },
+    /// A member of an archive whose sizes contradict each other.
+    #[error("`{name}` in the archive cannot be {size} bytes, packed into {compressed}")]
+    MemberSize {
+        /// The member.
+        name: String,
+        /// Its size when unpacked, as the archive says.
+        size: u64,
+        /// Its size in the archive, as the archive says.
+        compressed: u64,
+    },
+    /// An archive lacks a member.
+    #[error("the archive has no member `{name}`")]
+    NoMember {
+        /// What was asked for.
+        name: String,
+    },
     /// An example lacks a feature.
     #[error("there is no feature `{name}`; there are {present}")]
     NoFeature {
@@ -243,6 +282,14 @@ impl Error {
                     .into(),
             ),
             Self::Tensor(source) => source.hint(),
+            Self::ZipCut => Some("the download did not complete: do it again".into()),
+            Self::Zip { .. } => Some("the file was damaged on its way: download it again".into()),
+            Self::MemberName { .. } | Self::MemberSize { .. } => {
+                Some("this archive was made to do harm: do not unpack it".into())
+            }
+            Self::MemberKind { .. } => {
+                Some("unpack the archive with another tool and name the files in it".into())
+            }
             Self::RecordCut { index, .. } => Some(format!(
                 "the file is incomplete or still being written: copy or download it again; \
                  the {index} records before this one are whole"

@@ -8,6 +8,7 @@
 //! the file's own size does not justify. What this crate leaves out: what the variables mean
 //! (`frazil-bert`) and what a graph computes (later crates).
 
+pub mod archive;
 mod crc;
 mod decode;
 pub mod dtype;
