@@ -60,6 +60,15 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+    /// The file does not end as TensorFlow's tables do.
+    #[error("this is not a checkpoint's table: the last eight bytes are not TensorFlow's mark")]
+    NotATable,
+    /// A table was given its keys in the wrong order.
+    #[error("key `{key}` comes too late: a table takes its keys in order, each once")]
+    KeyOrder {
+        /// The key.
+        key: String,
+    },
     /// The bytes do not decode as the message that should be there.
     #[error("this is not a {message} message")]
     Proto {

@@ -23,8 +23,10 @@ pub mod proto;
 pub mod saved_model;
 pub mod schema;
 pub mod sniff;
+pub mod sstable;
 pub mod tensor_proto;
 pub mod tfrecord;
+mod varint;
 mod wire;
 
 pub use error::{Error, Result};
