@@ -69,6 +69,186 @@ pub enum Error {
         /// The key.
         key: String,
     },
+    /// Nothing under that prefix.
+    #[error("there is no checkpoint `{}`", prefix.display())]
+    NoCheckpoint {
+        /// What was asked for.
+        prefix: PathBuf,
+        /// Checkpoints beside it.
+        near: Vec<String>,
+    },
+    /// A folder was given that has no checkpoint, or several and no word on which.
+    #[error("the folder `{}` does not tell which checkpoint is meant", path.display())]
+    WhichCheckpoint {
+        /// The folder.
+        path: PathBuf,
+        /// The checkpoints in it.
+        found: Vec<String>,
+    },
+    /// Values without names.
+    #[error("`{}` is there, but not `{}`", data.display(), index.display())]
+    NoIndex {
+        /// What is missing.
+        index: PathBuf,
+        /// What is there.
+        data: PathBuf,
+    },
+    /// Names without values.
+    #[error("tensor `{tensor}` is in `{}`, which is not there", path.display())]
+    NoData {
+        /// What is missing.
+        path: PathBuf,
+        /// What was to be read.
+        tensor: String,
+    },
+    /// A data file is shorter than the index says.
+    #[error(
+        "`{}` should have at least {expected} bytes, but has {found}: tensor `{tensor}` is not in it",
+        path.display()
+    )]
+    ShortData {
+        /// The data file.
+        path: PathBuf,
+        /// What was to be read.
+        tensor: String,
+        /// End of the last tensor in that file.
+        expected: u64,
+        /// Its size.
+        found: u64,
+    },
+    /// The checkpoint comes from a machine with the other byte order.
+    #[error("the checkpoint is big-endian")]
+    BigEndian,
+    /// The checkpoint demands a newer reader.
+    #[error("the checkpoint demands format version {needed}; this reads version {ours}")]
+    TooNew {
+        /// The least version that may read it, or one that it excludes.
+        needed: i32,
+        /// The version of this reader.
+        ours: i32,
+    },
+    /// The index tells of a data file that cannot be.
+    #[error("tensor `{tensor}` is said to be in data file {shard} of {shards}")]
+    NoSuchShard {
+        /// The tensor.
+        tensor: String,
+        /// Its data file, counted from 0.
+        shard: i32,
+        /// How many there are.
+        shards: u32,
+    },
+    /// The index tells of a place that cannot be.
+    #[error("tensor `{tensor}` is said to have {size} bytes at offset {offset}")]
+    BadPlace {
+        /// The tensor.
+        tensor: String,
+        /// Where.
+        offset: i64,
+        /// How long.
+        size: i64,
+    },
+    /// Type and shape need another number of bytes than the index says.
+    #[error("tensor `{tensor}`, {dtype} {shape}, is said to have {size} bytes")]
+    EntrySize {
+        /// The tensor.
+        tensor: String,
+        /// Element type.
+        dtype: DType,
+        /// Extents.
+        shape: Shape,
+        /// The index's.
+        size: u64,
+    },
+    /// A shape in a listing has negative or too many extents.
+    #[error("tensor `{tensor}` has an impossible shape")]
+    BadShape {
+        /// The tensor.
+        tensor: String,
+        /// Why it is impossible.
+        source: Box<Error>,
+    },
+    /// A slice with negative extents.
+    #[error("a slice of `{tensor}` has an impossible extent")]
+    BadSlice {
+        /// The partitioned variable.
+        tensor: String,
+    },
+    /// A partitioned variable lacks a part.
+    #[error("slice {slice} of `{tensor}` is listed, but is not there")]
+    MissingSlice {
+        /// The partitioned variable.
+        tensor: String,
+        /// The part.
+        slice: String,
+    },
+    /// A part does not lie in the variable.
+    #[error("slice {slice} of `{tensor}` does not lie in its shape {shape}")]
+    SliceOutside {
+        /// The partitioned variable.
+        tensor: String,
+        /// The part.
+        slice: String,
+        /// Extents of the whole.
+        shape: Shape,
+    },
+    /// Two parts claim the same elements.
+    #[error("slice {slice} of `{tensor}` overlaps another one")]
+    SlicesOverlap {
+        /// The partitioned variable.
+        tensor: String,
+        /// The part.
+        slice: String,
+    },
+    /// The parts are not the whole.
+    #[error("the slices of `{tensor}` {shape} have {stored} of its {elements} elements")]
+    SlicesIncomplete {
+        /// The partitioned variable.
+        tensor: String,
+        /// Its extents.
+        shape: Shape,
+        /// Elements in all parts.
+        stored: usize,
+        /// Elements of the whole.
+        elements: usize,
+    },
+    /// A part has another type or shape than its place in the variable.
+    #[error("slice {slice} of `{tensor}` should be {expected}, but is {found}")]
+    SliceMismatch {
+        /// The partitioned variable.
+        tensor: String,
+        /// The part.
+        slice: String,
+        /// Type and shape of the place.
+        expected: String,
+        /// Type and shape of the part.
+        found: String,
+    },
+    /// The files of a sharded checkpoint contradict each other.
+    #[error("tensor `{tensor}` is {first} in one file and {second} in another")]
+    ShardsDisagree {
+        /// The tensor.
+        tensor: String,
+        /// Type and shape in the first file.
+        first: String,
+        /// Type and shape in another.
+        second: String,
+    },
+    /// No variable has that name.
+    #[error("the checkpoint has no tensor `{name}`")]
+    NoSuchTensor {
+        /// What was asked for.
+        name: String,
+        /// Names like it.
+        near: Vec<String>,
+    },
+    /// A name that a checkpoint cannot have, or that it has already.
+    #[error("a checkpoint cannot take `{name}`: {reason}")]
+    BadName {
+        /// The name.
+        name: String,
+        /// Why not.
+        reason: &'static str,
+    },
     /// The bytes do not decode as the message that should be there.
     #[error("this is not a {message} message")]
     Proto {
@@ -282,6 +462,41 @@ impl Error {
                 Some(format!("the tag sets are: `{}`", available.join("`, `")))
             }
             Self::WrongContent { found, .. } => found.hint().map(str::to_owned),
+            Self::NotATable => Some("perhaps it was cut off: copy or download it again".into()),
+            Self::NoCheckpoint { near, .. } if near.is_empty() => Some(
+                "give the prefix: the part of the name before `.index` and `.data-00000-of-00001`"
+                    .into(),
+            ),
+            Self::NoCheckpoint { near, .. } | Self::NoSuchTensor { near, .. }
+                if !near.is_empty() =>
+            {
+                Some(format!("did you mean {}?", listed(near)))
+            }
+            Self::WhichCheckpoint { found, .. } => Some(if found.is_empty() {
+                "a checkpoint has a file `<prefix>.index`; there is none".into()
+            } else {
+                format!("give one of them: {}", listed(found))
+            }),
+            Self::NoIndex { .. } => Some(
+                "the names and shapes of the tensors are in the `.index`: copy it from where the \
+                 data file came from"
+                    .into(),
+            ),
+            Self::NoData { .. } => Some(
+                "the `.index` has only names and shapes, the values are in the data file: copy it \
+                 from where the `.index` came from"
+                    .into(),
+            ),
+            Self::ShortData { .. } => {
+                Some("the copy or download was cut off: make it again".into())
+            }
+            Self::BigEndian => {
+                Some("read it with TensorFlow on a little-endian machine and save it again".into())
+            }
+            Self::TooNew { .. } => Some("a newer frazil may read it".into()),
+            Self::MissingSlice { .. } | Self::SlicesIncomplete { .. } => Some(
+                "the checkpoint was saved in parts and some are lost: take all of its files".into(),
+            ),
             Self::Truncated { .. } => Some(
                 "the file is shorter than its own structure says: copy or download it again".into(),
             ),
@@ -305,5 +520,14 @@ impl Error {
             )),
             _ => None,
         }
+    }
+}
+
+/// `a`, `b` or `c`
+fn listed(names: &[String]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    match quoted.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => quoted.concat(),
     }
 }

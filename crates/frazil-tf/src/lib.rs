@@ -9,6 +9,9 @@
 //! (`frazil-bert`) and what a graph computes (later crates).
 
 pub mod archive;
+pub mod bundle;
+pub mod checkpoint;
+mod checkpoint_v1;
 mod crc;
 mod decode;
 pub mod dtype;
@@ -18,10 +21,12 @@ pub mod example;
 pub mod graph_def;
 mod message_file;
 pub mod meta_graph;
+mod nearest;
 pub mod pbtxt;
 pub mod proto;
 pub mod saved_model;
 pub mod schema;
+pub mod slice;
 pub mod sniff;
 pub mod sstable;
 pub mod tensor_proto;
@@ -30,3 +35,4 @@ mod varint;
 mod wire;
 
 pub use error::{Error, Result};
+pub use nearest::nearest;

@@ -10,10 +10,10 @@ use crate::{Error, Result, crc};
 /// How blocks are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
-    /// As they are; TensorFlow writes the index of V2 checkpoints so.
+    /// As they are; TensorFlow 1.2 and later writes all checkpoints so.
     #[default]
     None,
-    /// With snappy where that saves an eighth; TensorFlow writes V1 checkpoints so.
+    /// With snappy where that saves an eighth. Every TensorFlow since 1.1 reads it.
     Snappy,
 }
 

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::block::{Block, Cursor};
 use super::{FOOTER_LEN, Handle, MAGIC, RAW, SNAPPY, TRAILER_LEN};
+use crate::sniff::{self, Content};
 use crate::{Error, Result, crc};
 
 /// Snappy's longest copy is 64 bytes from 3; a block that claims more than this is hostile.
@@ -26,14 +27,14 @@ pub struct Table {
 impl Table {
     /// Opens the table that `file` holds; `verify` checks the checksum of every block read.
     pub fn open(file: Bytes, verify: bool) -> Result<Self> {
-        let Some(footer_at) = file.len().checked_sub(FOOTER_LEN) else {
-            let (needed, available) = (FOOTER_LEN as u64, file.len() as u64);
-            return Err(Error::Truncated { what: "the table's footer", needed, available });
+        let footer_at = file.len().checked_sub(FOOTER_LEN);
+        let Some(footer_at) = footer_at.filter(|_| file.ends_with(&MAGIC.to_le_bytes())) else {
+            return Err(match sniff::of(&file) {
+                Content::Unknown | Content::Sstable => Error::NotATable,
+                found => Error::WrongContent { expected: "a checkpoint's table", found },
+            });
         };
-        let (mut handles, magic) = file[footer_at..].split_at(FOOTER_LEN - 8);
-        if magic != MAGIC.to_le_bytes() {
-            return Err(Error::NotATable);
-        }
+        let mut handles = &file[footer_at..file.len() - 8];
         let (Some(_metaindex), Some(index)) =
             (Handle::take(&mut handles), Handle::take(&mut handles))
         else {
