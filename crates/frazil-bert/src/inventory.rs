@@ -145,7 +145,7 @@ impl Inventory {
     /// The same from tensors that are sorted already.
     pub fn new(translation: &Translation, config: Option<&BertConfig>) -> Self {
         let infos = translation.infos();
-        let (from_shapes, no_bert) = match FromShapes::of(&infos) {
+        let (from_shapes, no_bert) = match translation.from_shapes() {
             Ok(read) => (Some(read), None),
             Err(error) => (None, Some(error.to_string())),
         };

@@ -49,7 +49,7 @@ const READ: [&str; 6] = [
 impl BertConfig {
     /// Reads the configuration off a file of weights, whatever names it uses.
     pub fn from_shapes(infos: &[TensorInfo]) -> Result<FromShapes> {
-        FromShapes::of(&names::read(infos, None)?.infos())
+        names::read(infos, None)?.from_shapes()
     }
 
     /// Every known key on which the two disagree.

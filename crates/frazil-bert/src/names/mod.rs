@@ -6,6 +6,7 @@
 //! (optimizer slots, training state, strangers), with the rules that were applied. The other
 //! direction, from canonical variables to Hugging Face or PopART, is a plan as well.
 
+mod garden;
 pub mod huggingface;
 mod plan;
 pub mod popart;
@@ -19,6 +20,7 @@ use std::str::FromStr;
 use frazil_tensor::TensorInfo;
 use serde::Serialize;
 
+use crate::config::FromShapes;
 use crate::{Error, Result};
 
 pub use plan::{Fill, Mapped, Row, Step};
@@ -108,6 +110,8 @@ pub enum Naming {
     HuggingFace,
     /// Graphcore's PopART initializers.
     Popart,
+    /// Object names of TensorFlow 2's Model Garden.
+    ModelGarden,
 }
 
 impl fmt::Display for Naming {
@@ -116,6 +120,7 @@ impl fmt::Display for Naming {
             Self::TensorFlow => "TensorFlow",
             Self::HuggingFace => "Hugging Face",
             Self::Popart => "PopART",
+            Self::ModelGarden => "Model Garden",
         })
     }
 }
@@ -176,6 +181,8 @@ pub struct Translation {
     pub ignored: Vec<Ignored>,
     /// Everything else.
     pub unexpected: Vec<TensorInfo>,
+    /// The number of attention heads, where a shape shows it.
+    pub heads: Option<usize>,
     /// Tensors that must equal another one (a decoder and the embedding it is tied to): the
     /// name in the file and the canonical name. Whoever reads values checks it.
     pub tied: Vec<(String, String)>,
@@ -193,6 +200,7 @@ impl Translation {
             state: Vec::new(),
             ignored: Vec::new(),
             unexpected: Vec::new(),
+            heads: None,
             tied: Vec::new(),
         }
     }
@@ -200,6 +208,18 @@ impl Translation {
     /// The canonical variables: names, types and shapes.
     pub fn infos(&self) -> Vec<TensorInfo> {
         self.rows.iter().map(|row| row.target.clone()).collect()
+    }
+
+    /// The configuration as the shapes tell it.
+    pub fn from_shapes(&self) -> Result<FromShapes> {
+        let mut read = FromShapes::of(&self.infos())?;
+        if let Some(heads) =
+            self.heads.filter(|heads| *heads > 0 && read.config.hidden_size.is_multiple_of(*heads))
+        {
+            read.config.num_attention_heads = heads;
+            read.read.append(&mut read.guessed);
+        }
+        Ok(read)
     }
 
     /// The row that makes that canonical variable.
@@ -243,6 +263,8 @@ impl Translation {
 pub fn read(infos: &[TensorInfo], scope: Option<&str>) -> Result<Translation> {
     if popart::is(infos) {
         popart::read(infos)
+    } else if garden::is(infos) {
+        Ok(garden::read(infos))
     } else if huggingface::is(infos) {
         huggingface::read(infos)
     } else {
