@@ -432,6 +432,26 @@ pub enum Error {
         /// The tag sets that there are.
         available: Vec<String>,
     },
+    /// A folder that should be made has something in it.
+    #[error("`{}` is there already, and not empty", dir.display())]
+    NotEmpty {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// A SavedModel names a file that it was not given.
+    #[error("the asset `{name}` is not at hand")]
+    NoAsset {
+        /// The file's name in `assets`.
+        name: String,
+    },
+    /// A tensor that should be written could not be read.
+    #[error("cannot read `{name}`")]
+    Store {
+        /// The tensor.
+        name: String,
+        /// The store's own error.
+        source: frazil_tensor::StoreError,
+    },
     /// A text file (`.pbtxt`) does not parse.
     #[error("line {line}, column {column}: {reason}")]
     Text {

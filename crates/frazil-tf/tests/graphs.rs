@@ -1,13 +1,19 @@
 //! Every graph, MetaGraph and SavedModel of the shared goldens: decoded, written again in both
 //! forms, and compared with what TensorFlow 1.15 says of it.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use frazil_tensor::TensorStore;
 use frazil_tensor::testing::shared;
+use frazil_tf::checkpoint::{Checkpoint, Options};
+use frazil_tf::graph_def::GraphConsts;
 use frazil_tf::proto::{CheckpointState, GraphDef, MetaGraphDef, SavedModel, SaverDef};
+use frazil_tf::saved_model::SavedModelDir;
 use frazil_tf::schema::Described;
 use frazil_tf::sniff::{self, Content, Encoding};
 use frazil_tf::{graph_def, meta_graph, pbtxt, saved_model};
@@ -161,4 +167,22 @@ fn op_types_are_those_that_tensorflow_counted() {
         }
         assert_eq!(found, lines, "{file}");
     }
+}
+
+#[test]
+fn frozen_constants_are_the_checkpoints_variables_bit_for_bit() {
+    let Some(frozen) = shared("fixtures/classifier/frozen_from_saved_model.pb") else { return };
+    let Some(model) = shared("fixtures/classifier/saved_models/1794770949") else { return };
+    let model = SavedModelDir::open(model).unwrap();
+    let variables = Checkpoint::open(model.variables_prefix(), Options::default()).unwrap();
+    let frozen = GraphConsts::open(frozen).unwrap();
+    let mut same = 0;
+    for info in variables.infos() {
+        let Some(constant) = frozen.info(&info.name) else { continue };
+        assert_eq!(constant, info);
+        assert_eq!(frozen.tensor(&info.name).unwrap(), variables.tensor(&info.name).unwrap());
+        same += 1;
+    }
+    // All but the step counter, which the classifier does not need.
+    assert_eq!(same, variables.infos().len() - 1);
 }

@@ -5,7 +5,7 @@ use super::lex::{Lexer, Token, unescape};
 use super::number;
 use crate::schema::{Enum, Field, Kind, Message, Wire};
 use crate::wire::{MAX_DEPTH, too_deep};
-use crate::{Error, Result};
+use crate::{Error, Result, nearest};
 
 /// The binary form of the message that `text` describes.
 pub(super) fn to_binary(text: &[u8], schema: &'static Message) -> Result<Vec<u8>> {
@@ -305,38 +305,10 @@ impl<'a> Parser<'a> {
         self.lexer.error(at, format!("expected {what}, found {found}"))
     }
 
-    fn unknown(&self, at: usize, mut reason: String, near: Option<&str>) -> Error {
-        if let Some(near) = near {
+    fn unknown(&self, at: usize, mut reason: String, near: Vec<String>) -> Error {
+        if let Some(near) = near.first() {
             reason += &format!("; did you mean `{near}`?");
         }
         self.lexer.error(at, reason)
     }
-}
-
-/// The candidate that a misspelt name most likely meant.
-fn nearest<'n>(name: &str, candidates: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    // A name of a megabyte has no neighbour.
-    if name.len() > 100 {
-        return None;
-    }
-    candidates
-        .map(|candidate| (edits(name, candidate), candidate))
-        .min()
-        .filter(|&(edits, candidate)| edits <= 1 + candidate.len().min(name.len()) / 3)
-        .map(|(_, candidate)| candidate)
-}
-
-/// Letters to insert, delete or replace to get from one word to the other.
-fn edits(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
