@@ -85,6 +85,9 @@ pub enum Error {
         /// The checkpoints in it.
         found: Vec<String>,
     },
+    /// A file `checkpoint` that does not do its one duty.
+    #[error("it does not tell which checkpoint is the newest (`model_checkpoint_path`)")]
+    NoNewest,
     /// Values without names.
     #[error("`{}` is there, but not `{}`", data.display(), index.display())]
     NoIndex {

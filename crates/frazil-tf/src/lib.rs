@@ -11,6 +11,7 @@
 pub mod archive;
 pub mod bundle;
 pub mod checkpoint;
+pub mod checkpoint_state;
 mod checkpoint_v1;
 mod crc;
 mod decode;

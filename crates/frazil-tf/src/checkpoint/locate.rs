@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::bundle::index_path;
+use crate::checkpoint_state::CheckpointState;
 use crate::checkpoint_v1::shard_paths;
 use crate::{Error, Result, nearest};
 
@@ -22,11 +23,7 @@ pub(super) fn locate(path: &Path) -> Result<Found> {
         return Ok(found);
     }
     if path.is_dir() {
-        let found = prefixes_in(path);
-        return match &found[..] {
-            [only] => locate(only),
-            _ => Err(Error::WhichCheckpoint { path: path.into(), found: names(&found) }),
-        };
+        return in_folder(path);
     }
     let stripped = strip(path);
     if let Some(found) = stripped.as_deref().and_then(at_prefix) {
@@ -44,6 +41,23 @@ pub(super) fn locate(path: &Path) -> Result<Found> {
         near = beside.into_iter().take(3).collect();
     }
     Err(Error::NoCheckpoint { prefix: prefix.into(), near })
+}
+
+/// The newest checkpoint of a folder, or the only one.
+fn in_folder(folder: &Path) -> Result<Found> {
+    if let Some(state) = CheckpointState::read(folder)? {
+        let newest = state.model_checkpoint_path;
+        // A folder that was moved still has the old absolute path in its file.
+        let moved = newest.file_name().map(|name| folder.join(name));
+        if let Some(found) = at_prefix(&newest).or_else(|| at_prefix(&moved?)) {
+            return Ok(found);
+        }
+    }
+    let found = prefixes_in(folder);
+    match &found[..] {
+        [only] => Ok(Found::V2(only.clone())),
+        _ => Err(Error::WhichCheckpoint { path: folder.into(), found: names(&found) }),
+    }
 }
 
 /// The checkpoint with exactly this prefix. Like TensorFlow, V2 first.
