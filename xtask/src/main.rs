@@ -1,6 +1,9 @@
 //! The workspace's own chores: `cargo xtask <task>`.
 
+mod bench;
 mod codegen;
+mod large;
+mod peers;
 mod schema;
 mod tidy;
 
@@ -11,7 +14,10 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
+        ["bench", rest @ ..] => bench::run(rest),
+        ["bench-child", rest @ ..] => bench::child::run(rest),
         ["codegen", rest @ ..] => codegen::run(rest),
+        ["peers", rest @ ..] => peers::run(rest),
         ["tidy", rest @ ..] => tidy::run(rest),
         _ => {
             eprintln!("{USAGE}");
@@ -29,11 +35,21 @@ fn main() -> ExitCode {
 
 const USAGE: &str = "usage: cargo xtask <task>
 
+  bench formats [--rounds N] [--small] [--python PROGRAM]
+                      frazil against TensorFlow and against the disk; recorded in benchmarks/
   codegen [--check]   remake the Rust types from crates/frazil-tf/proto (or only compare)
+  peers [formats] [--full] [--python PROGRAM]
+                      what frazil writes, real TensorFlow reads; installs it under target/ once
   tidy                check what the compiler does not: sizes, headers, layers, words";
 
 /// The workspace's root folder.
 fn root() -> PathBuf {
     let manifest = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     manifest.parent().expect("xtask lies in the workspace").to_path_buf()
+}
+
+/// The folder that cargo builds into, and where everything else that is made goes.
+fn target() -> PathBuf {
+    let chosen = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    root().join(chosen.unwrap_or_else(|| "target".into()))
 }

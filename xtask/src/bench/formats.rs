@@ -1,0 +1,295 @@
+//! Listing and reading a checkpoint of BERT-large's size: frazil against TensorFlow, and against
+//! nothing but reading the file and summing it.
+//!
+//! The page cache is warm: the data file is read once before the first round. Every tensor's
+//! checksum is checked by all.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use frazil_tf::bundle::{WriteOptions, data_path, index_path};
+use serde::Serialize;
+
+use super::Options;
+use super::child::Outcome;
+use super::machine::{Machine, first_line};
+use super::report::{Comparison, Measure, print};
+use crate::large;
+use crate::peers::python::Python;
+
+/// The record that is kept.
+#[derive(Serialize)]
+struct Record<'a> {
+    benchmark: &'static str,
+    time: &'a str,
+    machine: Machine,
+    versions: Versions<'a>,
+    page_cache: &'static str,
+    checkpoint: Checkpoint,
+    rounds: usize,
+    measures: Vec<Measure>,
+    comparisons: Vec<Comparison>,
+}
+
+#[derive(Serialize)]
+struct Versions<'a> {
+    frazil: String,
+    rustc: String,
+    python: &'a str,
+    numpy: &'a str,
+    tensorflow: &'a str,
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct Checkpoint {
+    variables: usize,
+    parameters: usize,
+    bytes: u64,
+}
+
+/// Who runs what.
+struct Bench {
+    frazil: PathBuf,
+    xtask: PathBuf,
+    python: Python,
+    prefix: PathBuf,
+    checkpoint: Checkpoint,
+}
+
+/// Everything that one round measures; the names and meanings of the record.
+const MEASURES: [(&str, &str, &str); 10] = [
+    ("inspect", "s", "`frazil inspect`, from the start of the process to its end"),
+    ("tensorflow_list", "s", "Python, `import tensorflow`, `tf.train.list_variables`: the same"),
+    ("list", "s", "frazil's library: open and list"),
+    ("tensorflow_list_call", "s", "`tf.train.list_variables` alone, the import not counted"),
+    ("read", "s", "frazil's library: every tensor by name, checked, 1 thread"),
+    ("read_threads", "s", "the same, all threads"),
+    ("verify", "s", "frazil's library: check every tensor, keep none, all threads"),
+    ("tensorflow_read", "s", "`tf.train.load_checkpoint`, `get_tensor` of every tensor, no import"),
+    ("plain", "s", "read the data file in blocks of 1 MiB and sum it, 1 thread"),
+    ("inspect_memory", "MB", "`frazil inspect`: peak resident memory"),
+];
+
+/// Prepares, measures, prints, and records unless the model is the small one.
+pub fn run(options: &Options) -> Result<()> {
+    let bench = Bench::prepare(options)?;
+    let mut measures = MEASURES.map(|(name, unit, about)| Measure::new(name, unit, about));
+    bench.round()?; // Warms the page cache, of the programs too.
+    for round in 1..=options.rounds {
+        eprintln!("round {round} of {}", options.rounds);
+        for (measure, sample) in measures.iter_mut().zip(bench.round()?) {
+            measure.add(sample);
+        }
+    }
+    let comparisons = compare(&measures);
+    print(&measures, &comparisons);
+    let info: serde_json::Value = serde_json::from_str(&output(bench.tensorflow("info"))?.0)?;
+    let told = |key: &str| info[key].as_str().unwrap_or("unknown");
+    let record = Record {
+        benchmark: "formats",
+        time: told("time"),
+        machine: Machine::here(),
+        versions: Versions {
+            frazil: first_line("git", &["describe", "--always", "--dirty"]),
+            rustc: first_line("rustc", &["--version"]),
+            python: told("python"),
+            numpy: told("numpy"),
+            tensorflow: told("tensorflow"),
+        },
+        page_cache: "warm",
+        checkpoint: bench.checkpoint,
+        rounds: options.rounds,
+        measures: measures.into(),
+        comparisons,
+    };
+    let Machine { cpu, threads, isa, .. } = &record.machine;
+    println!(
+        "\n{cpu}, {threads} threads, {isa}; TensorFlow {}; page cache warm; median of {} rounds",
+        record.versions.tensorflow, record.rounds
+    );
+    if options.small {
+        return Ok(());
+    }
+    let path = crate::root().join(format!("benchmarks/formats-{}.json", record.machine.slug()));
+    fs::write(&path, serde_json::to_string_pretty(&record)? + "\n")
+        .with_context(|| format!("writing `{}`", path.display()))?;
+    println!("recorded in `{}`", path.display());
+    Ok(())
+}
+
+impl Bench {
+    fn prepare(options: &Options) -> Result<Self> {
+        let target = crate::target();
+        let built = Command::new("cargo")
+            .args(["build", "--release", "--package", "frazil", "--package", "xtask"])
+            .current_dir(crate::root())
+            .status()?;
+        ensure!(built.success(), "`cargo build --release` failed");
+        let peers = target.join("peers");
+        fs::create_dir_all(&peers)?;
+        let python = Python::ready(&peers.canonicalize()?, options.python)?;
+        let (name, size) = match options.small {
+            true => ("small", large::SMALL),
+            false => ("large", large::LARGE),
+        };
+        let prefix = target.join("bench").join(name).join("bert_model.ckpt");
+        let table = large::table(size);
+        let parameters = table.iter().map(|e| e.shape.iter().product::<usize>()).sum();
+        let bytes = parameters as u64 * 4;
+        let checkpoint = Checkpoint { variables: table.len(), parameters, bytes };
+        // The writer names its files when they are complete, so one that is there is whole.
+        let there = fs::metadata(data_path(&prefix, 0, 1)).is_ok_and(|data| data.len() == bytes);
+        if !there || !index_path(&prefix).is_file() {
+            eprintln!("writing `{}`", prefix.display());
+            large::write(&prefix, &table, WriteOptions::default())?;
+        }
+        let program = |name: &str| {
+            target.join("release").join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
+        };
+        Ok(Self { frazil: program("frazil"), xtask: program("xtask"), python, prefix, checkpoint })
+    }
+
+    /// One sample of each of [`MEASURES`], in that order; frazil and TensorFlow take turns.
+    fn round(&self) -> Result<[f64; 10]> {
+        let inspect = self.timed(self.inspect())?.0;
+        let (tensorflow_list, text) = self.timed(self.tensorflow("list"))?;
+        let list_call = self.outcome(&text.1, 0)?;
+        let bytes = self.checkpoint.bytes;
+        let list = self.child("list", 0)?;
+        let read = self.child("read", bytes)?;
+        let tensorflow_read = self.outcome(&output(self.tensorflow("read"))?.0, bytes)?;
+        let plain = self.child("plain", bytes)?;
+        let read_threads = self.child("read-threads", bytes)?;
+        let verify = self.child("verify", bytes)?;
+        let inspect_memory = self.memory()?;
+        Ok([
+            inspect,
+            tensorflow_list,
+            list,
+            list_call,
+            read,
+            read_threads,
+            verify,
+            tensorflow_read,
+            plain,
+            inspect_memory,
+        ])
+    }
+
+    fn inspect(&self) -> Command {
+        let mut command = Command::new(&self.frazil);
+        command.arg("inspect").arg(&self.prefix);
+        command
+    }
+
+    fn tensorflow(&self, mode: &str) -> Command {
+        let mut command = self.python.script("bench_formats.py");
+        command.arg(mode);
+        if mode != "info" {
+            command.arg(&self.prefix);
+        }
+        command
+    }
+
+    /// Seconds from start to end, and what it printed; it must have named the variables.
+    fn timed(&self, command: Command) -> Result<(f64, (String, String))> {
+        let start = Instant::now();
+        let text = output(command)?;
+        let seconds = start.elapsed().as_secs_f64();
+        ensure!(
+            text.0.contains("cls/seq_relationship/output_weights"),
+            "the listing lists nothing"
+        );
+        Ok((seconds, text))
+    }
+
+    fn child(&self, measure: &str, bytes: u64) -> Result<f64> {
+        let mut command = Command::new(&self.xtask);
+        command.arg("bench-child").arg(measure).arg(&self.prefix);
+        self.outcome(&output(command)?.0, bytes)
+    }
+
+    /// The seconds of a run that did all of its work.
+    fn outcome(&self, text: &str, bytes: u64) -> Result<f64> {
+        let last = text.lines().last().unwrap_or_default();
+        let outcome: Outcome =
+            serde_json::from_str(last).with_context(|| format!("a measure printed `{text}`"))?;
+        let all = outcome.tensors == self.checkpoint.variables || outcome.tensors == 0;
+        ensure!(all && outcome.bytes == bytes, "a measure did not do its work: {outcome:?}");
+        Ok(outcome.seconds)
+    }
+
+    fn memory(&self) -> Result<f64> {
+        let mut command = self.python.script("bench_formats.py");
+        command.arg("rss").arg(&self.frazil).arg("inspect").arg(&self.prefix);
+        let kibibytes: f64 = output(command)?.0.trim().parse().context("no number from `rss`")?;
+        Ok(kibibytes * 1024.0 / 1e6)
+    }
+}
+
+fn compare(measures: &[Measure]) -> Vec<Comparison> {
+    let median = |name: &str| {
+        let found = measures.iter().find(|measure| measure.name == name);
+        found.map_or(f64::NAN, |measure| measure.median)
+    };
+    let ratio = |slow: &str, fast: &str| median(slow) / median(fast);
+    vec![
+        Comparison::at_least(
+            "listing, process start to end: times faster than TensorFlow",
+            ratio("tensorflow_list", "inspect"),
+            5.0,
+        ),
+        Comparison::at_least(
+            "listing, the call alone: times faster than TensorFlow",
+            ratio("tensorflow_list_call", "list"),
+            1.0,
+        ),
+        Comparison::at_least(
+            "reading and checking, 1 thread: times faster than TensorFlow",
+            ratio("tensorflow_read", "read"),
+            1.0,
+        ),
+        Comparison::at_least(
+            "checking only, all threads: times faster than TensorFlow",
+            ratio("tensorflow_read", "verify"),
+            1.0,
+        ),
+        Comparison::at_most(
+            "reading and checking, 1 thread: times the plain read and sum",
+            ratio("read", "plain"),
+            1.5,
+        ),
+        Comparison::at_most(
+            "checking only, all threads: times the plain read and sum",
+            ratio("verify", "plain"),
+            1.5,
+        ),
+        Comparison::at_most("`frazil inspect`, peak memory in MB", median("inspect_memory"), 100.0),
+    ]
+}
+
+/// What a program printed on stdout and stderr, if it succeeded.
+fn output(mut command: Command) -> Result<(String, String)> {
+    let output = command.output().with_context(|| format!("starting {command:?}"))?;
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+    ensure!(output.status.success(), "{command:?} failed: {stderr}");
+    Ok((stdout, stderr))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comparisons_find_their_measures() {
+        let mut measures = MEASURES.map(|(name, unit, about)| Measure::new(name, unit, about));
+        measures.iter_mut().for_each(|measure| measure.add(1.0));
+        for comparison in compare(&measures) {
+            assert_eq!(comparison.value, 1.0, "{}", comparison.what);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! `cargo xtask bench`: frazil against its peers, on one machine, in one run.
+//!
+//! Rounds are interleaved, so that a machine that slows down slows everybody down. The parent
+//! builds optimised programs and only starts and times them; what runs inside frazil's library
+//! is measured by a child of its own ([`child`]), which is the optimised xtask.
+
+pub mod child;
+mod formats;
+mod machine;
+mod report;
+
+use anyhow::{Context, Result, bail};
+
+/// What to run.
+struct Options<'a> {
+    /// Samples of each measure.
+    rounds: usize,
+    /// On a tiny model, to see that it works; nothing is recorded.
+    small: bool,
+    /// The Python to make the peers' environment with.
+    python: Option<&'a str>,
+}
+
+/// Runs the benchmark that `args` names.
+pub fn run(args: &[&str]) -> Result<()> {
+    let [name, args @ ..] = args else { bail!("which benchmark? There is: formats") };
+    let mut options = Options { rounds: 5, small: false, python: None };
+    let mut args = args.iter();
+    while let Some(&arg) = args.next() {
+        match arg {
+            "--small" => options.small = true,
+            "--python" => options.python = Some(args.next().context("`--python` needs a program")?),
+            "--rounds" => {
+                let rounds = args.next().and_then(|rounds| rounds.parse().ok());
+                options.rounds =
+                    rounds.filter(|&n| n > 0).context("`--rounds` needs a number from 1")?;
+            }
+            other => bail!("no option `{other}`"),
+        }
+    }
+    match *name {
+        "formats" => formats::run(&options),
+        other => bail!("no benchmark `{other}`; there is: formats"),
+    }
+}

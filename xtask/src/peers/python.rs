@@ -1,0 +1,166 @@
+//! The Python of the peers: a virtual environment with everything that
+//! `xtask/peers/requirements.txt` pins, made once and kept below the target folder.
+//!
+//! The environment's name carries a hash of the pins and of the Python version, so that a change
+//! of either makes a new one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// The minor versions of Python 3 that the pinned TensorFlow has wheels for.
+const MINORS: std::ops::RangeInclusive<u32> = 10..=13;
+/// What a Python may be called, the plain name first: it is the one its user chose.
+const NAMES: [&str; 6] =
+    ["python3", "python3.13", "python3.12", "python3.11", "python3.10", "python"];
+const REQUIREMENTS: &str = include_str!("../../peers/requirements.txt");
+
+/// A Python that can import the peers.
+pub struct Python {
+    program: PathBuf,
+}
+
+impl Python {
+    /// The environment below `folder`, made now if it is not there. `chosen` is the Python to
+    /// make it with; without it the first suitable one of `PATH`.
+    pub fn ready(folder: &Path, chosen: Option<&str>) -> Result<Self> {
+        let base = match chosen {
+            Some(program) => probe(program).map_err(|why| anyhow::anyhow!("`{program}`: {why}"))?,
+            None => find()?,
+        };
+        let key = crc32c::crc32c(format!("{REQUIREMENTS}{}", base.version).as_bytes());
+        let venv = folder.join(format!("venv-{key:08x}"));
+        let program = program_of(&venv);
+        let complete = venv.join("complete");
+        if complete.is_file() && program.is_file() {
+            return Ok(Self { program });
+        }
+        eprintln!(
+            "installing the peers with `{}` ({}) into `{}`: once, about 1.6 GB",
+            base.program,
+            base.version,
+            venv.display()
+        );
+        if venv.exists() {
+            fs::remove_dir_all(&venv).context("removing an unfinished environment")?;
+        }
+        run(Command::new(&base.program).args(["-m", "venv"]).arg(&venv))?;
+        run(Command::new(&program)
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+            .arg("--requirement")
+            .arg(scripts().join("requirements.txt")))
+        .context("hint: the packages come from pip's configured index; is it reachable?")?;
+        fs::write(&complete, REQUIREMENTS)?;
+        Ok(Self { program })
+    }
+
+    /// A run of `script` (in `xtask/peers`), with TensorFlow's chatter turned off.
+    pub fn script(&self, script: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .arg("-B")
+            .arg(scripts().join(script))
+            .env("TF_CPP_MIN_LOG_LEVEL", "3")
+            .env("TF_ENABLE_ONEDNN_OPTS", "0")
+            .env("CUDA_VISIBLE_DEVICES", "-1")
+            .env("PYTHONUNBUFFERED", "1");
+        command
+    }
+}
+
+/// The folder of the peers' scripts.
+fn scripts() -> PathBuf {
+    crate::root().join("xtask/peers")
+}
+
+fn program_of(venv: &Path) -> PathBuf {
+    venv.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" })
+}
+
+struct Base {
+    program: String,
+    version: String,
+}
+
+fn find() -> Result<Base> {
+    let mut reasons = Vec::new();
+    for name in NAMES {
+        match probe(name) {
+            Ok(base) => return Ok(base),
+            Err(why) => reasons.push(format!("\n  {name}: {why}")),
+        }
+    }
+    bail!(
+        "the peers need a Python 3.{} to 3.{} with `venv` on PATH; tried:{}\n\
+         hint: name one with `--python PROGRAM`",
+        MINORS.start(),
+        MINORS.end(),
+        reasons.concat()
+    )
+}
+
+/// The version of a Python if the peers can live in it, else why not.
+fn probe(program: &str) -> std::result::Result<Base, String> {
+    let question = "import sys; print('%d.%d' % sys.version_info[:2]); import venv, ensurepip";
+    let answer = match Command::new(program).args(["-c", question]).output() {
+        Ok(answer) => answer,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err("not on PATH".into()),
+        Err(e) => return Err(e.to_string()),
+    };
+    let version = String::from_utf8_lossy(&answer.stdout).trim().to_owned();
+    if version.is_empty() {
+        return Err("does not start".into());
+    }
+    if !suits(&version) {
+        return Err(format!("is Python {version}"));
+    }
+    if !answer.status.success() {
+        return Err(format!("Python {version} without `venv`; Debian has it in python3-venv"));
+    }
+    Ok(Base { program: program.into(), version })
+}
+
+fn suits(version: &str) -> bool {
+    version
+        .strip_prefix("3.")
+        .and_then(|minor| minor.parse().ok())
+        .is_some_and(|minor| MINORS.contains(&minor))
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("starting {command:?}"))?;
+    ensure!(status.success(), "{command:?} failed: {status}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_that_suit() {
+        for (version, expected) in
+            [("3.10", true), ("3.13", true), ("3.9", false), ("3.14", false), ("2.7", false)]
+        {
+            assert_eq!(suits(version), expected, "{version}");
+        }
+    }
+
+    #[test]
+    fn says_why_a_program_does_not_do() {
+        let why = probe("no-such-python").err().unwrap();
+        assert_eq!(why, "not on PATH");
+        if cfg!(unix) {
+            assert_eq!(probe("true").err().unwrap(), "does not start");
+        }
+    }
+
+    #[test]
+    fn everything_is_pinned() {
+        for line in REQUIREMENTS.lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
+            assert!(line.contains("=="), "{line}");
+        }
+    }
+}
