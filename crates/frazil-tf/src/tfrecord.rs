@@ -226,14 +226,21 @@ impl RecordReader<PackedFile> {
         let file = File::open(path).map_err(in_file)?;
         let len = file.metadata().map_err(in_file)?.len();
         let mut start = Vec::new();
-        file.try_clone()
-            .map_err(in_file)?
-            .take(HEAD as u64)
-            .read_to_end(&mut start)
-            .map_err(in_file)?;
-        let compression = Compression::detect(&start);
-        // The clone shares its position with the file.
-        let file = io::Cursor::new(start).chain(BufReader::with_capacity(1 << 18, file));
+        let mut file = BufReader::with_capacity(1 << 18, file);
+        file.by_ref().take(HEAD as u64).read_to_end(&mut start).map_err(in_file)?;
+        let mut reader = Self::unpack(io::Cursor::new(start.clone()).chain(file), &start, len);
+        reader.path = Some(path.to_path_buf());
+        Ok(reader)
+    }
+
+    /// The records of a file that is already in memory: plain, gzip or zlib by its content.
+    pub fn from_bytes(bytes: Bytes) -> Self {
+        let (start, len) = (bytes.clone(), bytes.len() as u64);
+        Self::unpack(io::Cursor::new(bytes), &start, len)
+    }
+
+    fn unpack(file: impl Read + Send + 'static, start: &[u8], len: u64) -> Self {
+        let compression = Compression::detect(start);
         let input: PackedFile = match compression {
             Compression::None => Box::new(file),
             Compression::Gzip => Box::new(BufReader::new(MultiGzDecoder::new(file))),
@@ -241,8 +248,7 @@ impl RecordReader<PackedFile> {
         };
         let mut reader = Self::new(input);
         reader.remaining = (compression == Compression::None).then_some(len);
-        reader.path = Some(path.to_path_buf());
-        Ok(reader)
+        reader
     }
 }
 

@@ -1,0 +1,181 @@
+//! Every parser of the program, fed bytes as far as they go: opened, listed, read, printed. Used
+//! by the mutation run beside this file and by the fuzz targets in `fuzz/`.
+//!
+//! Errors are what most inputs should give, so results are dropped; what is asserted is that
+//! what was accepted can be written and reads back the same.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use frazil_tensor::TensorStore;
+use frazil_tensor::npy::{self, Npz};
+use frazil_tensor::safetensors::SafeTensors;
+use frazil_tf::archive::Archive;
+use frazil_tf::checkpoint::{Checkpoint, Options};
+use frazil_tf::example::{Example, SequenceExample};
+use frazil_tf::proto::attr_value::Value;
+use frazil_tf::proto::{CheckpointState, GraphDef, MetaGraphDef, SavedModel, SaverDef};
+use frazil_tf::schema::Described;
+use frazil_tf::sstable::Table;
+use frazil_tf::tfrecord::{RecordReader, Records};
+use frazil_tf::{graph_def, meta_graph, pbtxt, saved_model, sniff, tensor_proto};
+
+/// Constants beyond this are listed, not built: one value may stand for a tensor of up to a
+/// gigabyte, as TensorFlow has it, and that is not what these runs look for.
+const LARGE: usize = 1 << 20;
+
+fn read_all(store: &dyn TensorStore) {
+    for info in store.infos() {
+        let _ = store.tensor(&info.name);
+    }
+}
+
+/// `.npy`
+pub fn npy(bytes: &[u8]) {
+    let Ok(tensor) = npy::read(Bytes::copy_from_slice(bytes)) else { return };
+    let mut written = Vec::new();
+    if npy::write(&mut written, &tensor).is_ok() {
+        let again = npy::read(written.into()).expect("what was written reads");
+        assert_eq!(again, tensor, "an array changed on its way");
+    }
+}
+
+/// `.npz`
+pub fn npz(bytes: &[u8]) {
+    if let Ok(npz) = Npz::read(Bytes::copy_from_slice(bytes), "fuzz.npz") {
+        read_all(&npz);
+    }
+}
+
+/// `.safetensors`
+pub fn safetensors(bytes: &[u8]) {
+    if let Ok(file) = SafeTensors::read(Bytes::copy_from_slice(bytes), "fuzz.safetensors") {
+        read_all(&file);
+    }
+}
+
+/// Zip archives.
+pub fn zip(bytes: &[u8]) {
+    let Ok(archive) = Archive::from_bytes(Bytes::copy_from_slice(bytes), "fuzz.zip") else {
+        return;
+    };
+    for member in archive.entries() {
+        let _ = archive.read(&member.name, 1 << 24);
+    }
+}
+
+/// TFRecords, plain and packed, with and without checksums.
+pub fn tfrecord(bytes: &[u8]) {
+    let bytes = Bytes::copy_from_slice(bytes);
+    for verify in [true, false] {
+        let packed = RecordReader::from_bytes(bytes.clone()).record_limit(1 << 24);
+        for record in packed.verify_checksums(verify) {
+            drop(record.map(Example::decode));
+        }
+        let stream = RecordReader::new(&bytes[..]).verify_checksums(verify);
+        let streamed: Vec<Option<Bytes>> = stream.map(Result::ok).collect();
+        let mapped = Records::new(bytes.clone()).verify_checksums(verify);
+        let mapped: Vec<Option<Bytes>> = mapped.map(Result::ok).collect();
+        assert_eq!(streamed, mapped, "the two readers differ");
+    }
+}
+
+/// Examples of both kinds.
+pub fn example(bytes: &[u8]) {
+    if let Ok(example) = Example::decode(Bytes::copy_from_slice(bytes)) {
+        let encoded = example.encode();
+        let again = Example::decode(encoded.clone().into()).expect("what was written reads");
+        // By bytes: a NaN does not equal itself.
+        assert_eq!(again.encode(), encoded, "an example changed on its way");
+    }
+    let _ = SequenceExample::decode(Bytes::copy_from_slice(bytes));
+}
+
+/// LevelDB's tables, with and without checksums.
+pub fn sstable(bytes: &[u8]) {
+    for verify in [true, false] {
+        let Ok(table) = Table::open(Bytes::copy_from_slice(bytes), verify) else { continue };
+        let mut keys = Vec::new();
+        for entry in table.entries().take(10_000) {
+            let Ok((key, _)) = entry else { break };
+            keys.push(key);
+        }
+        for key in keys.iter().take(100) {
+            let _ = table.get(key);
+        }
+    }
+}
+
+/// A checkpoint of either version, by its prefix.
+pub fn checkpoint(prefix: &Path) {
+    for verify_checksums in [true, false] {
+        let options = Options { verify_checksums };
+        let Ok(checkpoint) = Checkpoint::open(prefix, options) else { continue };
+        for entry in checkpoint.entries() {
+            drop(checkpoint.tensor(&entry.info.name));
+        }
+        let _ = checkpoint.objects();
+        let _ = checkpoint.verify(|_| {});
+    }
+}
+
+fn consts(graph: &GraphDef) {
+    for node in &graph.node {
+        let Some(Value::Tensor(proto)) = node.attr.get("value").and_then(|a| a.value.as_ref())
+        else {
+            continue;
+        };
+        let elements = proto.tensor_shape.as_ref().and_then(|s| tensor_proto::shape(s).ok());
+        if elements.is_none_or(|shape| shape.elements().is_none_or(|n| n > LARGE)) {
+            continue;
+        }
+        if let Ok(tensor) = graph_def::const_tensor(node) {
+            let again = tensor_proto::to_tensor(&tensor_proto::from_tensor(&tensor));
+            assert_eq!(again.ok(), Some(tensor), "a constant changed on its way");
+        }
+    }
+    let _ = graph_def::consts(graph).count();
+}
+
+fn reprint<M: Described>(message: &M) {
+    let text = pbtxt::print(message);
+    let again: M = pbtxt::parse(&text).expect("what was printed parses");
+    assert_eq!(pbtxt::print(&again), text, "a message changed on its way through text");
+}
+
+/// Graphs, binary or text by content.
+pub fn graph_def(bytes: &[u8]) {
+    let _ = sniff::of(bytes);
+    if let Ok(graph) = graph_def::decode(Bytes::copy_from_slice(bytes)) {
+        consts(&graph);
+        reprint(&graph);
+    }
+}
+
+/// MetaGraphs, binary or text by content.
+pub fn meta_graph(bytes: &[u8]) {
+    if let Ok(meta) = meta_graph::decode(Bytes::copy_from_slice(bytes)) {
+        reprint(&meta);
+    }
+}
+
+/// SavedModels, binary or text by content.
+pub fn saved_model(bytes: &[u8]) {
+    if let Ok(model) = saved_model::decode(Bytes::copy_from_slice(bytes)) {
+        reprint(&model);
+    }
+}
+
+/// The text form, as each of the messages that have text files.
+pub fn pbtxt(bytes: &[u8]) {
+    fn as_message<M: Described>(bytes: &[u8]) {
+        if let Ok(message) = pbtxt::parse_bytes::<M>(bytes) {
+            reprint(&message);
+        }
+    }
+    as_message::<GraphDef>(bytes);
+    as_message::<MetaGraphDef>(bytes);
+    as_message::<SavedModel>(bytes);
+    as_message::<SaverDef>(bytes);
+    as_message::<CheckpointState>(bytes);
+}
