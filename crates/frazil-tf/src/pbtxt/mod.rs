@@ -33,6 +33,13 @@ pub fn print<M: Described>(message: &M) -> String {
     print::to_text(&message.encode_to_vec(), M::SCHEMA)
 }
 
+/// A floating-point number as these texts have it, which is as Python prints it: `1.0`, `1e-05`.
+pub fn float_text(value: f64) -> String {
+    let mut text = String::new();
+    number::print_float(value, &mut text);
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
