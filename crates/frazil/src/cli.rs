@@ -1,9 +1,13 @@
 //! The command line as a whole: which word leads to which command, and how errors look.
 
+use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use crate::commands;
 
 /// What a command that ran to its end has to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +22,8 @@ pub enum Outcome {
 #[command(
     name = "frazil",
     version,
-    about = "From a TensorFlow 1 BERT to production, without TensorFlow"
+    about = "From a TensorFlow 1 BERT to production, without TensorFlow",
+    after_help = "Without a command: the demo. Exit codes: 0 done, 1 a check failed, 2 error."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -26,29 +31,52 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    Inspect(commands::inspect::Args),
+    VerifyWeights(commands::verify_weights::Args),
+    Demo(commands::demo::Args),
+}
 
+/// The old tools: a link of one of these names to the binary is that tool.
+const TOOLS: [&str; 1] = ["saved_model_cli"];
+
+/// Runs the program with the process's arguments.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let mut out = io::stdout().lock();
-    match dispatch(cli, &mut out).and_then(|outcome| {
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    let called = words.first().and_then(|path| Path::new(path).file_stem()?.to_str());
+    if let Some(tool) = TOOLS.into_iter().find(|tool| called == Some(tool)) {
+        words.insert(1, tool.into());
+    }
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let result = run(words.into_iter().skip(1), &mut out).and_then(|outcome| {
         out.flush()?;
         Ok(outcome)
-    }) {
+    });
+    match result {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::CheckFailed) => ExitCode::from(1),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            report(&error);
-            ExitCode::from(2)
-        }
+        Err(error) => match error.downcast::<clap::Error>() {
+            Ok(usage) => usage.exit(), // prints help to stdout with 0, mistakes to stderr with 2
+            Err(error) => {
+                report(&error);
+                ExitCode::from(2)
+            }
+        },
     }
 }
 
-fn dispatch(cli: Cli, _out: &mut dyn Write) -> anyhow::Result<Outcome> {
-    match cli.command {
-        None => Ok(Outcome::Done),
-        Some(command) => match command {},
+/// Runs one command line (without the program's name).
+pub fn run(
+    words: impl IntoIterator<Item = impl Into<OsString>>,
+    out: &mut dyn Write,
+) -> anyhow::Result<Outcome> {
+    let words = words.into_iter().map(Into::into);
+    let cli = Cli::try_parse_from(std::iter::once(OsString::from("frazil")).chain(words))?;
+    match cli.command.unwrap_or_else(|| Command::Demo(commands::demo::Args::default())) {
+        Command::Inspect(args) => commands::inspect::run(args, out),
+        Command::VerifyWeights(args) => commands::verify_weights::run(args, out),
+        Command::Demo(args) => commands::demo::run(args, out),
     }
 }
 
@@ -66,6 +94,9 @@ fn report(error: &anyhow::Error) {
 
 fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     if let Some(error) = error.downcast_ref::<frazil::Error>() {
+        return error.hint();
+    }
+    if let Some(error) = error.downcast_ref::<frazil::bert::Error>() {
         return error.hint();
     }
     error.downcast_ref::<frazil::tf::Error>().and_then(frazil::tf::Error::hint)

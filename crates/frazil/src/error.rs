@@ -14,6 +14,9 @@ pub enum Error {
     /// A TensorFlow file is wrong.
     #[error(transparent)]
     Tf(#[from] frazil_tf::Error),
+    /// Names or configuration are not those of a BERT, or of another one.
+    #[error(transparent)]
+    Bert(#[from] frazil_bert::Error),
     /// A tensor, or a plain file of tensors, is wrong.
     #[error(transparent)]
     Tensor(#[from] frazil_tensor::Error),
@@ -78,6 +81,7 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Tf(error) => error.hint(),
+            Self::Bert(error) => error.hint(),
             Self::Tensor(_) => None,
             Self::Store { source, .. } => {
                 source.downcast_ref::<frazil_tf::Error>().and_then(frazil_tf::Error::hint)

@@ -1,1 +1,7 @@
 //! The commands: each parses its arguments, calls one of `frazil::ops`, and prints the report.
+
+pub mod demo;
+pub mod inspect;
+mod progress;
+mod table;
+pub mod verify_weights;

@@ -339,8 +339,11 @@ impl<'a> Wires<'a> {
             "Size",
             "Rank",
         ];
+        if let Some(layer) = self.layer_output(node) {
+            return Some((8, format!("the output of layer {layer}, one row for each token")));
+        }
         let plain = !SHAPE_OPS.contains(&node.op.as_str()) && node.op != "LogSoftmax";
-        (unread && plain).then(|| (8, "nothing in the graph reads it".into()))
+        (unread && plain).then(|| (9, "nothing in the graph reads it".into()))
     }
 
     /// Whether the node adds or multiplies a variable whose name ends so, within a few steps up.
@@ -356,6 +359,16 @@ impl<'a> Wires<'a> {
                     || (depth > 1 && self.reads_variable(producer, suffix, depth - 1))
             })
         })
+    }
+
+    /// The layer whose rows a Reshape gives their batch and sequence axes back.
+    fn layer_output(&self, node: &NodeDef) -> Option<&'a str> {
+        if node.op != "Reshape" || node.name.contains("/layer_") {
+            return None;
+        }
+        let (_, inside) = self.producer(node, 0)?.name.split_once("/layer_")?;
+        let (layer, rest) = inside.split_once('/')?;
+        rest.starts_with("output/LayerNorm").then_some(layer)
     }
 
     fn feeds_pooler(&self, i: usize) -> bool {
@@ -558,7 +571,7 @@ fn const_dims(node: &NodeDef) -> Option<Vec<i64>> {
     Some(values.into_iter().map(|value| value as i64).collect())
 }
 
-fn show_shape(shape: &TensorShapeProto) -> String {
+pub(super) fn show_shape(shape: &TensorShapeProto) -> String {
     if shape.unknown_rank {
         return "unknown".into();
     }

@@ -1,0 +1,122 @@
+//! `frazil demo`: the embedded model on the whole road, with the line for the user's own files.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use frazil::tensor::file;
+
+use crate::cli::{self, Outcome};
+
+/// Take the embedded model through every command, and show the line for your own files
+#[derive(clap::Args)]
+pub struct Args {
+    /// Where to put the model and what is made of it
+    #[arg(long, default_value = FOLDER, value_name = "FOLDER")]
+    dir: PathBuf,
+}
+
+const FOLDER: &str = "frazil-demo";
+
+impl Default for Args {
+    fn default() -> Self {
+        Self { dir: FOLDER.into() }
+    }
+}
+
+/// The embedded model: a TensorFlow 1 checkpoint as Google ships them, and a SavedModel.
+macro_rules! asset {
+    ($name:literal) => {
+        ($name, include_bytes!(concat!("../../assets/demo/", $name)).as_slice())
+    };
+}
+const MODEL: [(&str, &[u8]); 8] = [
+    asset!("bert_config.json"),
+    asset!("vocab.txt"),
+    asset!("bert_model.ckpt.index"),
+    asset!("bert_model.ckpt.data-00000-of-00001"),
+    asset!("bert_model.ckpt.meta"),
+    asset!("saved_model/saved_model.pb"),
+    asset!("saved_model/variables/variables.index"),
+    asset!("saved_model/variables/variables.data-00000-of-00001"),
+];
+
+/// One step of the road: `{}` stands for the demo's folder.
+struct Step {
+    title: &'static str,
+    line: &'static str,
+    yours: &'static str,
+}
+
+const STEPS: [Step; 7] = [
+    Step {
+        title: "What is in a checkpoint",
+        line: "inspect {}/bert_model.ckpt",
+        yours: "inspect uncased_L-12_H-768_A-12.zip",
+    },
+    Step {
+        title: "What a graph takes and gives, and which sizes are baked in",
+        line: "inspect {}/bert_model.ckpt.meta",
+        yours: "inspect model.ckpt-1000.meta",
+    },
+    Step {
+        title: "The old tool, the same answer",
+        line: "saved_model_cli show --dir {}/saved_model --tag_set serve --signature_def serving_default",
+        yours: "saved_model_cli show --dir export/1571234567 --all",
+    },
+    Step {
+        title: "One variable, its statistics and values",
+        line: "inspect {}/saved_model --tensor output_weights",
+        yours: "inspect model.ckpt-1000 --tensor NAME --npz weights.npz",
+    },
+    Step {
+        title: "Weights for Hugging Face",
+        line: "export-weights {}/bert_model.ckpt --names huggingface -o {}/huggingface/model.safetensors",
+        yours: "export-weights model.ckpt-1000 --names huggingface -o model/model.safetensors",
+    },
+    Step {
+        title: "And back to a TensorFlow 1 checkpoint",
+        line: "import-weights {}/huggingface/model.safetensors -o {}/back/bert_model.ckpt",
+        yours: "import-weights model/model.safetensors -o model.ckpt",
+    },
+    Step {
+        title: "Nothing was lost on the way",
+        line: "verify-weights {}/bert_model.ckpt {}/back/bert_model.ckpt --config {}/bert_config.json",
+        yours: "verify-weights model.ckpt-1000 frozen.pb --task SQUAD",
+    },
+];
+
+pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
+    let folder = &args.dir;
+    for (name, contents) in MODEL {
+        put(&folder.join(name), contents)?;
+    }
+    for made in ["huggingface", "back"] {
+        std::fs::create_dir_all(folder.join(made))?;
+    }
+    writeln!(
+        out,
+        "The embedded model, a small BERT from TensorFlow 1.15, is in `{}`.",
+        folder.display()
+    )?;
+    let mut outcome = Outcome::Done;
+    for (i, step) in STEPS.iter().enumerate() {
+        let line = step.line.replace("{}", &folder.display().to_string());
+        writeln!(out, "\n{}. {}\n\n$ frazil {line}\n", i + 1, step.title)?;
+        let words =
+            step.line.split(' ').map(|word| word.replace("{}", &folder.display().to_string()));
+        if cli::run(words, out)? == Outcome::CheckFailed {
+            outcome = Outcome::CheckFailed;
+        }
+        writeln!(out, "\nfor your own files:  frazil {}", step.yours)?;
+    }
+    writeln!(out, "\n`frazil --help` lists the commands, `frazil COMMAND --help` their options.")?;
+    Ok(outcome)
+}
+
+fn put(path: &Path, contents: &[u8]) -> Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    Ok(file::write(path, contents)?)
+}

@@ -1,0 +1,391 @@
+//! `frazil inspect PATH`
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::Result;
+use frazil::bert::inventory::{HeadReport, Inventory};
+use frazil::ops::inspect::{
+    self, GraphReport, Options, RecordsReport, Report, TaggedGraph, TensorReport,
+};
+use frazil::source;
+
+use super::table::{Table, size, thousands};
+use crate::cli::Outcome;
+
+/// Tell what is in a checkpoint, graph, SavedModel, record file, zip or folder
+///
+/// The path may be a folder, a checkpoint's prefix, its `.index`, `.data-…` or `.meta`, a `.pb` or
+/// `.pbtxt`, a SavedModel, a TFRecord, an `.npz`, a `.safetensors`, or a zip as Google ships them.
+/// What it is is found by its content. Tensors are not read unless one is named.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  frazil inspect uncased_L-12_H-768_A-12.zip
+  frazil inspect model.ckpt-1000 --tensor bert/pooler/dense/bias --npz pooler.npz")]
+pub struct Args {
+    /// What to look at
+    path: PathBuf,
+    /// Print a tensor's statistics and values (can be repeated)
+    #[arg(long = "tensor", value_name = "NAME")]
+    tensors: Vec<String>,
+    /// Extract the named tensors, or all of them, to an `.npz`
+    #[arg(long, value_name = "OUT")]
+    npz: Option<PathBuf>,
+    /// List optimizer slots and all op types too
+    #[arg(long)]
+    all: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Read files whose checksums are wrong
+    #[arg(long)]
+    no_checksum: bool,
+}
+
+pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
+    let options = Options {
+        tensors: args.tensors,
+        npz: args.npz,
+        source: source::Options { verify_checksums: !args.no_checksum },
+    };
+    let report = inspect::inspect(&args.path, &options)?;
+    if args.json {
+        serde_json::to_writer_pretty(&mut *out, &report)?;
+        writeln!(out)?;
+        return Ok(Outcome::Done);
+    }
+    if options.tensors.is_empty() {
+        print(&report, args.all, out)?;
+    }
+    for tensor in &report.tensors {
+        print_tensor(tensor, out)?;
+    }
+    if let Some(npz) = &report.npz {
+        writeln!(out, "wrote `{}`", npz.display())?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn print(report: &Report, all: bool, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{} `{}`", report.kind.describe(), report.path.display())?;
+    if let Some(checkpoint) = &report.checkpoint {
+        let files = if checkpoint.shards == 1 { "file" } else { "files" };
+        write!(
+            out,
+            "  variables in format V{}, {} data {files}",
+            checkpoint.version, checkpoint.shards
+        )?;
+        if checkpoint.partitioned > 0 {
+            write!(out, ", {} of them in slices", checkpoint.partitioned)?;
+        }
+        if checkpoint.objects {
+            write!(out, ", written by TensorFlow 2 as objects")?;
+        }
+        writeln!(out)?;
+    }
+    for note in &report.notes {
+        writeln!(out, "  {note}")?;
+    }
+    for missing in report.checkpoint.iter().flat_map(|checkpoint| &checkpoint.missing_data) {
+        writeln!(
+            out,
+            "  `{}` is missing: names and shapes are known, values are not",
+            missing.display()
+        )?;
+    }
+    if let Some(inventory) = &report.bert {
+        print_inventory(inventory, report.heads, out)?;
+    }
+    if let Some(config) = &report.config {
+        let path = config.path.display();
+        match (&config.error, config.differences.as_slice()) {
+            (Some(error), _) => writeln!(out, "  `{path}` cannot be used: {error}")?,
+            (None, []) => writeln!(out, "  `{path}` agrees with the variables")?,
+            (None, differences) => {
+                writeln!(out, "  `{path}` contradicts the variables:")?;
+                for difference in differences {
+                    writeln!(out, "    {difference}")?;
+                }
+            }
+        }
+    }
+    for graph in &report.graphs {
+        print_graph(graph, all, out)?;
+    }
+    print_variables(report, all, out)?;
+    if let Some(records) = &report.records {
+        print_records(records, out)?;
+    }
+    Ok(())
+}
+
+fn print_inventory(
+    inventory: &Inventory,
+    heads: Option<usize>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if let Some(read) = &inventory.from_shapes {
+        let config = &read.config;
+        // Shapes do not tell the number of heads; the configuration beside does.
+        let heads = match heads {
+            Some(heads) => format!("{heads} heads"),
+            None => format!("probably {} heads", config.num_attention_heads),
+        };
+        writeln!(
+            out,
+            "\nBERT: {} layers, hidden {}, {heads}, intermediate {}, vocabulary {}, {} positions, {} token types",
+            config.num_hidden_layers,
+            config.hidden_size,
+            config.intermediate_size,
+            thousands(config.vocab_size as u64),
+            config.max_position_embeddings,
+            config.type_vocab_size,
+        )?;
+        writeln!(
+            out,
+            "  {} parameters in {} variables ({})",
+            thousands(inventory.parameters),
+            inventory.variables,
+            size(inventory.bytes)
+        )?;
+    } else if let Some(reason) = &inventory.no_bert {
+        writeln!(out, "\nnot a BERT: {reason}")?;
+    }
+    for rule in &inventory.rules {
+        writeln!(out, "  {} ({}, for example `{}`)", rule.rule, rule.count, rule.example)?;
+    }
+    let mut table = Table::new(&["head", ">found", ">of", "state"]);
+    for head in &inventory.heads {
+        let labels = head.labels.map_or(String::new(), |labels| format!(", {labels} labels"));
+        table.row([
+            format!("{}{labels}", head.head),
+            head.found.to_string(),
+            head.expected.to_string(),
+            state(head),
+        ]);
+    }
+    if !table.is_empty() {
+        writeln!(out)?;
+        table.print(out)?;
+        writeln!(out)?;
+    }
+    for slot in &inventory.slots {
+        let orphans = match slot.orphans {
+            0 => String::new(),
+            n => format!(", {n} of variables that are not there"),
+        };
+        writeln!(
+            out,
+            "  optimizer slot `{}`: {} variables, {}{orphans}",
+            slot.kind,
+            slot.count,
+            size(slot.bytes)
+        )?;
+    }
+    if !inventory.training_state.is_empty() {
+        let names: Vec<String> = inventory
+            .training_state
+            .iter()
+            .map(|variable| format!("`{}`", variable.name))
+            .collect();
+        writeln!(out, "  training state: {}", names.join(", "))?;
+    }
+    if inventory.from_shapes.is_some() && !inventory.unexpected.is_empty() {
+        writeln!(
+            out,
+            "  {} variables belong to no head that frazil knows",
+            inventory.unexpected.len()
+        )?;
+    }
+    Ok(())
+}
+
+fn state(head: &HeadReport) -> String {
+    let missing: Vec<&str> = head
+        .missing
+        .iter()
+        .filter(|missing| missing.needed)
+        .map(|missing| missing.name.as_str())
+        .collect();
+    let spare = head.missing.len() - missing.len();
+    let mut parts = Vec::new();
+    match missing.as_slice() {
+        [] => {}
+        [one] => parts.push(format!("missing `{one}`")),
+        [first, rest @ ..] => parts.push(format!("missing `{first}` and {} more", rest.len())),
+    }
+    if let Some(wrong) = head.wrong.first() {
+        parts.push(format!("`{}` is {:?}, not {:?}", wrong.name, wrong.found, wrong.expected));
+    }
+    if parts.is_empty() {
+        parts.push("complete".into());
+    }
+    if spare > 0 {
+        parts.push(format!("{spare} variables that it does not need are not there"));
+    }
+    parts.join("; ")
+}
+
+fn print_variables(report: &Report, all: bool, out: &mut dyn Write) -> io::Result<()> {
+    let mut table = Table::new(&["variable", "dtype", "shape", ">bytes"]);
+    let mut hidden = 0;
+    for variable in &report.variables {
+        if !all && variable.slot {
+            hidden += 1;
+            continue;
+        }
+        let key = variable.key.as_ref().map_or(String::new(), |key| format!("  = {key}"));
+        table.row([
+            format!("{}{key}", variable.name),
+            variable.dtype.clone(),
+            format!("{:?}", variable.shape),
+            variable.bytes.map_or("-".into(), |bytes| thousands(bytes as u64)),
+        ]);
+    }
+    if !table.is_empty() {
+        writeln!(out)?;
+        table.print(out)?;
+    }
+    if hidden > 0 {
+        writeln!(out, "  … and {hidden} optimizer slots (`--all` lists them)")?;
+    }
+    Ok(())
+}
+
+fn print_graph(tagged: &TaggedGraph, all: bool, out: &mut dyn Write) -> io::Result<()> {
+    let GraphReport { nodes, functions, producer, variables, .. } = tagged.graph;
+    writeln!(out)?;
+    if !tagged.tags.is_empty() {
+        write!(out, "tag set `{}`: ", tagged.tags.join(","))?;
+    }
+    let training = if tagged.graph.training { ", with training nodes" } else { "" };
+    let variables =
+        if variables == 0 { ", frozen".into() } else { format!(", {variables} variables") };
+    write!(out, "graph of {} nodes{variables}{training}", thousands(nodes as u64))?;
+    if functions > 0 {
+        write!(out, ", {functions} functions")?;
+    }
+    if let Some(version) = &tagged.tensorflow {
+        write!(out, ", TensorFlow {version}")?;
+    } else if producer > 0 {
+        write!(out, ", producer version {producer}")?;
+    }
+    writeln!(out)?;
+    for signature in &tagged.signatures {
+        writeln!(out, "\n  signature `{}` ({})", signature.key, signature.method)?;
+        let mut table = Table::new(&["", "name", "tensor", "type"]);
+        let sides = [("input", &signature.inputs), ("output", &signature.outputs)];
+        for (side, rows) in sides {
+            for [name, tensor, kind] in rows {
+                table.row([side.into(), name.clone(), tensor.clone(), kind.clone()]);
+            }
+        }
+        table.print(out)?;
+    }
+    let graph = &tagged.graph;
+    let mut table = Table::new(&["input", "type", "shape", ""]);
+    for input in &graph.inputs {
+        let used = if input.used { "" } else { "nothing reads it" };
+        table.row([input.tensor.clone(), input.dtype.clone(), input.shape.clone(), used.into()]);
+    }
+    if !table.is_empty() {
+        writeln!(out)?;
+        table.print(out)?;
+    }
+    const OUTPUTS: usize = 8;
+    let shown = if all { graph.outputs.len() } else { OUTPUTS };
+    let mut table = Table::new(&["likely output", "op", "why"]);
+    for output in graph.outputs.iter().take(shown) {
+        table.row([output.tensor.clone(), output.op.clone(), output.reason.clone()]);
+    }
+    if !table.is_empty() {
+        writeln!(out)?;
+        table.print(out)?;
+    }
+    if graph.outputs.len() > shown {
+        writeln!(out, "  … and {} more (`--all`)", graph.outputs.len() - shown)?;
+    }
+    print_baked(graph, all, out)?;
+    const OPS: usize = 12;
+    let shown = if all { graph.ops.len() } else { OPS };
+    let ops: Vec<String> =
+        graph.ops.iter().take(shown).map(|op| format!("{} {}", op.op, op.count)).collect();
+    let more = graph.ops.len().saturating_sub(shown);
+    let more = if more > 0 { format!(", … {more} more types (`--all`)") } else { String::new() };
+    writeln!(out, "\n  ops: {}{more}", ops.join(", "))
+}
+
+fn print_baked(graph: &GraphReport, all: bool, out: &mut dyn Write) -> io::Result<()> {
+    let baked = &graph.baked;
+    let sizes = match (baked.batch, baked.sequence) {
+        (None, None) => return writeln!(out, "\n  batch and sequence length are free"),
+        (Some(batch), None) => format!("batch {batch}"),
+        (None, Some(sequence)) => format!("sequence length {sequence}"),
+        (Some(batch), Some(sequence)) => format!("batch {batch} and sequence length {sequence}"),
+    };
+    writeln!(out, "\n  baked in: {sizes}, in {} places", baked.places.len())?;
+    const PLACES: usize = 6;
+    let shown = if all { baked.places.len() } else { PLACES };
+    let mut table = Table::new(&["node", "holds", "value"]);
+    for place in baked.places.iter().take(shown) {
+        table.row([place.node.clone(), place.holds.clone(), place.value.clone()]);
+    }
+    table.print(out)?;
+    if baked.places.len() > shown {
+        writeln!(out, "  … and {} more (`--all`)", baked.places.len() - shown)?;
+    }
+    Ok(())
+}
+
+fn print_records(records: &RecordsReport, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\n{} records, {}", thousands(records.records), size(records.bytes))?;
+    let mut table = Table::new(&["feature", "type", ">examples", ">values"]);
+    for feature in &records.features {
+        let values = if feature.shortest == feature.longest {
+            feature.longest.to_string()
+        } else {
+            format!("{} to {}", feature.shortest, feature.longest)
+        };
+        table.row([feature.name.clone(), feature.kind.into(), thousands(feature.examples), values]);
+    }
+    if !table.is_empty() {
+        table.print(out)?;
+    }
+    let mut table = Table::new(&["tag", ">values"]);
+    for (tag, count) in &records.tags {
+        table.row([tag.clone(), thousands(*count)]);
+    }
+    if !table.is_empty() {
+        table.print(out)?;
+    }
+    Ok(())
+}
+
+fn print_tensor(tensor: &TensorReport, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "`{}`: {} {:?}, {}",
+        tensor.name,
+        tensor.dtype,
+        tensor.shape,
+        size(tensor.bytes as u64)
+    )?;
+    if let Some(s) = &tensor.statistics {
+        writeln!(
+            out,
+            "  min {:.6}  max {:.6}  mean {:.6}  std {:.6}",
+            s.min, s.max, s.mean, s.std
+        )?;
+        for (count, what) in [(s.zeros, "zeros"), (s.nan, "not a number"), (s.infinite, "infinite")]
+        {
+            if count > 0 {
+                writeln!(out, "  {} {what}", thousands(count as u64))?;
+            }
+        }
+    }
+    let gap = tensor.first.len() + tensor.last.len() < tensor.shape.iter().product();
+    let parts = [tensor.first.join(", "), tensor.last.join(", ")];
+    let parts: Vec<&str> =
+        parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+    writeln!(out, "  {}", parts.join(if gap { ", …, " } else { ", " }))
+}

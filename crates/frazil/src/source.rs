@@ -1,1 +1,0 @@
-//! Opens whatever the user has.

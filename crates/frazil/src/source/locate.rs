@@ -1,0 +1,271 @@
+//! From a path, as a user types it, to the thing that is meant.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use frazil_tensor::file;
+use frazil_tf::sniff::{self, Content};
+use frazil_tf::tfrecord::RecordReader;
+use tempfile::TempDir;
+
+use super::{folder, unpack};
+use crate::{Error, Result};
+
+/// What frazil can open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A checkpoint of TensorFlow's first or second format.
+    Checkpoint,
+    /// A GraphDef, binary or text.
+    Graph,
+    /// A MetaGraphDef, binary or text.
+    MetaGraph,
+    /// A folder with `saved_model.pb` or `.pbtxt`.
+    SavedModel,
+    /// A `.safetensors` file, or a folder of them with an index.
+    SafeTensors,
+    /// A NumPy `.npz`.
+    Npz,
+    /// Records of examples or of TensorBoard events.
+    TfRecord,
+}
+
+impl Kind {
+    /// With its article, for messages.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Kind::Checkpoint => "checkpoint",
+            Kind::Graph => "graph",
+            Kind::MetaGraph => "MetaGraph",
+            Kind::SavedModel => "SavedModel",
+            Kind::SafeTensors => "safetensors file",
+            Kind::Npz => "npz file",
+            Kind::TfRecord => "TFRecord file",
+        }
+    }
+}
+
+/// What will be asked of the thing: a zip's large members are unpacked for values only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Names, shapes, graphs.
+    Names,
+    /// The tensors' values too.
+    Values,
+}
+
+/// A thing found, with what was chosen on the way.
+#[derive(Clone, Debug)]
+pub struct Located {
+    /// What it is.
+    pub kind: Kind,
+    /// Its path: a checkpoint's prefix, a SavedModel's folder, else the file.
+    pub path: PathBuf,
+    /// What the user gave.
+    pub asked: PathBuf,
+    /// Choices that were made, in words.
+    pub notes: Vec<String>,
+    /// Where a zip was unpacked to; removed when the last copy of this is dropped.
+    unpacked: Option<Arc<TempDir>>,
+}
+
+impl Located {
+    pub(super) fn new(kind: Kind, path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        Self { kind, asked: path.clone(), path, notes: Vec::new(), unpacked: None }
+    }
+
+    pub(super) fn note(mut self, note: String) -> Self {
+        self.notes.insert(0, note);
+        self
+    }
+
+    pub(super) fn kept_in(mut self, folder: TempDir) -> Self {
+        self.unpacked = Some(Arc::new(folder));
+        self
+    }
+
+    /// The first of these files that lies beside the thing.
+    pub fn beside(&self, names: &[&str]) -> Option<PathBuf> {
+        let folder = match self.kind {
+            Kind::SavedModel => self.path.as_path(),
+            _ if self.path.is_dir() => self.path.as_path(),
+            _ => parent(&self.path),
+        };
+        // Estimator's exports lie two folders below the training folder.
+        let folders = [folder, parent(folder), parent(parent(folder))];
+        let above = if self.kind == Kind::SavedModel { 3 } else { 1 };
+        folders[..above]
+            .iter()
+            .flat_map(|folder| names.iter().map(|name| folder.join(name)))
+            .find(|path| path.is_file())
+    }
+}
+
+/// Finds out what `path` means.
+pub fn locate(path: impl AsRef<Path>, need: Need) -> Result<Located> {
+    let asked = path.as_ref();
+    let mut found = if asked.is_dir() {
+        folder::locate(asked, need)?
+    } else if asked.is_file() {
+        of_file(asked, need)?
+    } else {
+        of_prefix(asked)?
+    };
+    found.asked = asked.to_path_buf();
+    Ok(found)
+}
+
+/// A file, by its content; `.data-…` alone has none to speak of and goes by its name.
+pub(super) fn of_file(path: &Path, need: Need) -> Result<Located> {
+    if let Some(prefix) = prefix_of_data(path) {
+        return Ok(Located::new(Kind::Checkpoint, prefix));
+    }
+    let bytes = file::map(path)?;
+    let located = match sniff::of(&bytes) {
+        Content::Sstable => Located::new(Kind::Checkpoint, without(path, ".index")),
+        Content::GraphDef(_) => Located::new(Kind::Graph, path),
+        Content::MetaGraphDef(_) => Located::new(Kind::MetaGraph, path),
+        Content::SavedModel(_) => Located::new(Kind::SavedModel, parent(path)),
+        Content::CheckpointState => return folder::by_state(parent(path), path),
+        Content::SafeTensors => Located::new(Kind::SafeTensors, path),
+        Content::TfRecord => Located::new(Kind::TfRecord, path),
+        Content::Gzip | Content::Zlib if has_records(path) => Located::new(Kind::TfRecord, path),
+        Content::Zip => return unpack::locate(path, need),
+        other => return Err(not_a_model(path, other)),
+    };
+    Ok(located)
+}
+
+/// No such file: perhaps the common part of a checkpoint's file names.
+fn of_prefix(prefix: &Path) -> Result<Located> {
+    if is_checkpoint(prefix) {
+        return Ok(Located::new(Kind::Checkpoint, prefix));
+    }
+    let names = folder::entries(parent(prefix));
+    let stem = prefix.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    // `.data-…` without `.index`, and a first-format checkpoint in shards `-00000-of-00002`:
+    // the checkpoint reader knows both and says what is missing.
+    if names.iter().any(|name| {
+        name.strip_prefix(&stem)
+            .is_some_and(|rest| is_shard(rest.strip_prefix(".data").unwrap_or(rest)))
+    }) {
+        return Ok(Located::new(Kind::Checkpoint, prefix));
+    }
+    let meta = appended(prefix, ".meta");
+    if meta.is_file() {
+        let note = format!("only `{}` is there: a graph without values", meta.display());
+        return Ok(Located::new(Kind::MetaGraph, meta).note(note));
+    }
+    let near = frazil_tf::nearest(&stem, names.iter().map(String::as_str));
+    Err(Error::NotFound { path: prefix.to_path_buf(), near })
+}
+
+fn not_a_model(path: &Path, content: Content) -> Error {
+    let (found, hint) = match content {
+        Content::Empty => ("empty", "copy or download it again"),
+        Content::LfsPointer => (
+            "a Git LFS pointer",
+            "the repository holds the real file elsewhere: run `git lfs pull` in it",
+        ),
+        Content::Html => (
+            "an HTML page",
+            "the download gave an error or log-in page instead of the file: download it again",
+        ),
+        Content::Xml => (
+            "an XML file",
+            "if it is OpenVINO's: frazil starts from what TensorFlow wrote, give that",
+        ),
+        Content::TfLite => (
+            "a TensorFlow Lite model",
+            "its weights were converted for phones: give the checkpoint or SavedModel it came from",
+        ),
+        Content::SaverDef => (
+            "a SaverDef",
+            "it only says how a graph restores itself: give the checkpoint or the graph",
+        ),
+        Content::Gzip => ("gzip-compressed", "unpack it first: `gunzip` or `tar xzf`"),
+        Content::Npy => ("a single NumPy array", "give an `.npz` with named arrays"),
+        Content::Hdf5 => (
+            "an HDF5 file (Keras weights)",
+            "frazil reads TensorFlow checkpoints, SavedModels, safetensors and npz",
+        ),
+        Content::Json => (
+            "a JSON file",
+            "give the checkpoint; a `bert_config.json` beside it is found by itself",
+        ),
+        Content::Text => ("a text file", "give the checkpoint, graph or SavedModel beside it"),
+        _ => (
+            "of no kind that frazil knows",
+            "frazil reads TensorFlow checkpoints, graphs, MetaGraphs, SavedModels, TFRecords, \
+             zips of them, safetensors and npz; if it should be one, it may be damaged",
+        ),
+    };
+    Error::NotAModel { path: path.to_path_buf(), found, hint }
+}
+
+/// Whether a compressed file holds records: TFRecords may be compressed as a whole.
+fn has_records(path: &Path) -> bool {
+    let mut reader = RecordReader::open(path).ok();
+    reader.as_mut().and_then(Iterator::next).is_some_and(|record| record.is_ok())
+}
+
+/// `model.ckpt` of `model.ckpt.data-00000-of-00001`.
+fn prefix_of_data(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?;
+    let (stem, shard) = name.rsplit_once(".data")?;
+    is_shard(shard).then(|| path.with_file_name(stem))
+}
+
+/// `-00000-of-00001`.
+fn is_shard(text: &str) -> bool {
+    let digits = |text: &str| text.len() == 5 && text.bytes().all(|b| b.is_ascii_digit());
+    text.strip_prefix('-')
+        .and_then(|rest| rest.split_once("-of-"))
+        .is_some_and(|(shard, of)| digits(shard) && digits(of))
+}
+
+/// The path with `ending` after its whole name, dots and all.
+pub(crate) fn appended(path: &Path, ending: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(ending);
+    name.into()
+}
+
+/// Whether a second-format checkpoint has that prefix.
+pub(crate) fn is_checkpoint(prefix: &Path) -> bool {
+    appended(prefix, ".index").is_file()
+}
+
+/// The path without `ending`, if it has it.
+pub(super) fn without(path: &Path, ending: &str) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    match name.strip_suffix(ending) {
+        Some(stem) if !stem.is_empty() => path.with_file_name(stem),
+        _ => path.to_path_buf(),
+    }
+}
+
+/// The folder that a path lies in.
+pub(super) fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_checkpoint_name_its_prefix() {
+        let data = Path::new("a/model.ckpt-27.data-00000-of-00001");
+        assert_eq!(prefix_of_data(data), Some("a/model.ckpt-27".into()));
+        assert_eq!(prefix_of_data(Path::new("a/model.data-1-of-2")), None);
+        assert_eq!(without(Path::new("a/m.ckpt.index"), ".index"), Path::new("a/m.ckpt"));
+        assert_eq!(appended(Path::new("a/m.ckpt"), ".meta"), Path::new("a/m.ckpt.meta"));
+    }
+}

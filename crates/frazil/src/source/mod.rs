@@ -1,0 +1,19 @@
+//! Opens whatever the user has: a folder, a checkpoint prefix, an `.index`, a `.data-…`, a
+//! `.meta`, a `.pb` or `.pbtxt`, a SavedModel, a zip as Google ships them, an `.npz`, a
+//! `.safetensors`.
+//!
+//! [`locate`] finds out what a path means, by content and not by extension, and says what it
+//! chose where there was a choice. [`open_weights`] goes on to named tensors. What is inside is
+//! the business of [`crate::ops`].
+
+mod folder;
+mod locate;
+mod unpack;
+mod weights;
+
+pub use locate::{Kind, Located, Need, locate};
+pub use weights::{Options, Weights, open_weights};
+
+pub(crate) use folder::checkpoint_of_meta;
+pub(crate) use locate::{appended, is_checkpoint};
+pub(crate) use weights::store_of;

@@ -1,0 +1,50 @@
+//! Zips as Google ships BERTs: unpacked to a temporary folder, the large members only when
+//! their values are needed.
+
+use std::path::Path;
+
+use frazil_tf::archive::Archive;
+
+use super::folder;
+use super::locate::{Kind, Located, Need};
+use crate::{Error, Result};
+
+/// What lies in a zip.
+pub(super) fn locate(path: &Path, need: Need) -> Result<Located> {
+    let archive = Archive::open(path)?;
+    let members = archive.entries();
+    if !members.is_empty() && members.iter().all(|member| member.name.ends_with(".npy")) {
+        return Ok(Located::new(Kind::Npz, path));
+    }
+    if members.iter().any(|member| member.name.ends_with("data.pkl")) {
+        return Err(Error::NotAModel {
+            path: path.to_path_buf(),
+            found: "a PyTorch file",
+            hint: "save it as safetensors: `model.save_pretrained(folder)` writes `model.safetensors`",
+        });
+    }
+    let folder = tempfile::tempdir().map_err(frazil_tf::Error::from)?;
+    for member in members {
+        if need == Need::Names && is_data(&member.name) {
+            continue;
+        }
+        archive.extract(&member.name, folder.path().join(&member.name), &mut |_| {})?;
+    }
+    let found = match folder::locate(folder.path(), need) {
+        Ok(found) => found,
+        Err(Error::NothingInFolder { .. }) => {
+            let entries = members.iter().map(|member| member.name.clone()).collect();
+            return Err(Error::NothingInFolder { path: path.to_path_buf(), entries });
+        }
+        Err(error) => return Err(error),
+    };
+    let inside = found.path.strip_prefix(folder.path()).unwrap_or(&found.path).to_path_buf();
+    let mut found = found.kept_in(folder);
+    found.notes = vec![format!("found `{}` in the zip", inside.display())];
+    Ok(found)
+}
+
+/// The members that hold values only.
+fn is_data(name: &str) -> bool {
+    name.contains(".data-") || name.ends_with(".safetensors")
+}
