@@ -184,6 +184,19 @@ fn shared_checkpoints_have_the_golden_values() {
 }
 
 #[test]
+fn the_weights_of_the_numerics_are_numpys() {
+    let Some(numerics) = shared("fixtures/numerics") else { return };
+    let npz = frazil_tensor::npy::Npz::open(numerics.join("weights.npz")).unwrap();
+    let checkpoint = open(numerics.join("model.ckpt"));
+    assert_eq!(npz.infos(), checkpoint.infos());
+    assert_eq!(npz.infos().len(), 50);
+    for info in npz.infos() {
+        let golden = TensorStore::tensor(&npz, &info.name).unwrap();
+        assert_eq!(checkpoint.tensor(&info.name).unwrap(), golden, "{}", info.name);
+    }
+}
+
+#[test]
 fn every_shared_checkpoint_opens_and_its_checksums_hold() {
     let mut seen = 0;
     for folder in ["fixtures", "data/checkpoints", "models"] {

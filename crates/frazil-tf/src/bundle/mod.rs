@@ -13,7 +13,7 @@ mod writer;
 use std::path::{Path, PathBuf};
 
 pub use reader::{Bundle, Unreadable};
-pub(crate) use reader::{Place, Stored, check_crc, check_version, missing, string_sum};
+pub(crate) use reader::{Place, Stored, check_crc, check_version};
 pub use writer::{BundleWriter, WriteOptions};
 
 /// The version of the format that this reads and writes.

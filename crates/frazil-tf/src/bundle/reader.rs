@@ -223,13 +223,14 @@ impl Bundle {
     }
 
     fn read(&self, name: &str, stored: &Stored) -> Result<Tensor> {
-        let path = data_path(&self.prefix, stored.shard, self.shards);
-        let bytes = self.window(name, stored, &path)?;
-        read_stored(name, stored, bytes, self.verify).map_err(|e| e.in_file(path))
+        let bytes = self.bytes(name, stored)?;
+        read_stored(name, stored, bytes, self.verify)
+            .map_err(|e| e.in_file(data_path(&self.prefix, stored.shard, self.shards)))
     }
 
-    /// The bytes of a tensor or slice.
-    fn window(&self, name: &str, stored: &Stored, path: &Path) -> Result<Bytes> {
+    /// The bytes of a tensor or slice: a window on its data file, which is mapped the first time.
+    pub(crate) fn bytes(&self, name: &str, stored: &Stored) -> Result<Bytes> {
+        let path = &data_path(&self.prefix, stored.shard, self.shards);
         // A poisoned lock means a panic elsewhere; the map of files is whole all the same.
         let mut data = self.data.lock().unwrap_or_else(|e| e.into_inner());
         let bytes = match data.get(&stored.shard) {
@@ -248,14 +249,15 @@ impl Bundle {
         Ok(bytes.slice(stored.offset as usize..stored.end() as usize))
     }
 
+    /// The plain CRC32C of a tensor of strings, and whether they make sense.
+    pub(crate) fn string_sum(&self, stored: &Stored, bytes: &Bytes) -> Result<u32> {
+        let decoded = elements(stored).and_then(|n| strings::decode(bytes, n, true));
+        let in_file = |e: Error| e.in_file(data_path(&self.prefix, stored.shard, self.shards));
+        decoded.map(|(_, crc)| crc).map_err(in_file)
+    }
+
     /// Why a data file does not reach as far as it should.
-    pub(crate) fn short_data(
-        &self,
-        name: &str,
-        stored: &Stored,
-        path: &Path,
-        bytes: &[u8],
-    ) -> Error {
+    fn short_data(&self, name: &str, stored: &Stored, path: &Path, bytes: &[u8]) -> Error {
         let found = sniff::of(bytes);
         if matches!(found, Content::LfsPointer | Content::Html) {
             let expected = "a checkpoint's data";
@@ -294,11 +296,6 @@ fn read_stored(name: &str, stored: &Stored, bytes: Bytes, verify: bool) -> Resul
     Ok(tensor)
 }
 
-/// The plain CRC32C of a piece that holds strings.
-pub(crate) fn string_sum(stored: &Stored, bytes: &Bytes) -> Result<u32> {
-    Ok(strings::decode(bytes, elements(stored)?, true)?.1)
-}
-
 fn elements(stored: &Stored) -> Result<usize> {
     let too_large = || frazil_tensor::Error::TooLarge(stored.shape.clone()).into();
     stored.shape.elements().ok_or_else(too_large)
@@ -314,7 +311,7 @@ pub(crate) fn check_crc(name: &str, stored: &Stored, crc: u32) -> Result<()> {
 }
 
 /// A data file that is not there has its own error.
-pub(crate) fn missing(error: frazil_tensor::Error, path: &Path, tensor: &str) -> Error {
+fn missing(error: frazil_tensor::Error, path: &Path, tensor: &str) -> Error {
     match error {
         frazil_tensor::Error::Io { ref source, .. } if source.kind() == io::ErrorKind::NotFound => {
             Error::NoData { path: path.to_path_buf(), tensor: tensor.into() }
