@@ -165,7 +165,7 @@ impl Inventory {
             let kind = slots.entry(&slot.kind).or_default();
             kind.kind.clone_from(&slot.kind);
             kind.count += 1;
-            kind.bytes += slot.info.byte_len().unwrap_or(0) as u64;
+            kind.bytes = kind.bytes.saturating_add(slot.info.byte_len().unwrap_or(0) as u64);
             kind.orphans += usize::from(slot.orphan);
         }
         let ignored = translation.ignored.iter().map(|ignored| IgnoredVariable {
@@ -181,8 +181,8 @@ impl Inventory {
             contradictions,
             heads,
             variables: infos.len(),
-            parameters: infos.iter().filter_map(|i| i.shape.elements()).map(|n| n as u64).sum(),
-            bytes: infos.iter().filter_map(TensorInfo::byte_len).map(|n| n as u64).sum(),
+            parameters: total(infos.iter().filter_map(|info| info.shape.elements())),
+            bytes: total(infos.iter().filter_map(TensorInfo::byte_len)),
             slots: slots.into_values().collect(),
             training_state: translation.state.iter().map(Variable::from).collect(),
             ignored: ignored.collect(),
@@ -224,6 +224,11 @@ fn present(infos: &[TensorInfo]) -> Vec<Head> {
         Head::Squad => has(Part::Squad),
     };
     Head::ALL.into_iter().filter(found).collect()
+}
+
+/// A sum that a hostile listing cannot overflow.
+pub fn total(sizes: impl Iterator<Item = usize>) -> u64 {
+    sizes.fold(0, |sum, size| sum.saturating_add(size as u64))
 }
 
 /// How complete a head is among canonical variables.

@@ -176,10 +176,8 @@ fn wrapper(infos: &[TensorInfo]) -> Result<String> {
     if OTHER_FAMILIES.contains(&last) {
         return Err(Error::OtherModel { found: last.to_string() });
     }
-    Ok(match last {
-        "bert" => prefix[..prefix.len() - "bert.".len()].to_string(),
-        _ => prefix.to_string(),
-    })
+    let outer = prefix.strip_suffix("bert.").filter(|o| o.is_empty() || o.ends_with('.'));
+    Ok(outer.unwrap_or(prefix).to_string())
 }
 
 /// The plain form of a name, and the rules that led there.
