@@ -34,6 +34,8 @@ struct Cli {
 enum Command {
     Inspect(commands::inspect::Args),
     VerifyWeights(commands::verify_weights::Args),
+    ExportWeights(commands::export_weights::Args),
+    ImportWeights(commands::import_weights::Args),
     Demo(commands::demo::Args),
 }
 
@@ -76,6 +78,8 @@ pub fn run(
     match cli.command.unwrap_or_else(|| Command::Demo(commands::demo::Args::default())) {
         Command::Inspect(args) => commands::inspect::run(args, out),
         Command::VerifyWeights(args) => commands::verify_weights::run(args, out),
+        Command::ExportWeights(args) => commands::export_weights::run(args, out),
+        Command::ImportWeights(args) => commands::import_weights::run(args, out),
         Command::Demo(args) => commands::demo::run(args, out),
     }
 }

@@ -1,6 +1,8 @@
 //! The commands: each parses its arguments, calls one of `frazil::ops`, and prints the report.
 
 pub mod demo;
+pub mod export_weights;
+pub mod import_weights;
 pub mod inspect;
 mod progress;
 mod table;

@@ -1,4 +1,7 @@
 //! What frazil does, one module for each verb: options in, report out. Nothing here prints.
 
+pub mod export_weights;
+pub mod import_weights;
 pub mod inspect;
+mod model;
 pub mod verify_weights;
