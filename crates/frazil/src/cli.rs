@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands;
+use crate::{commands, compat};
 
 /// What a command that ran to its end has to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ enum Command {
     ExportWeights(commands::export_weights::Args),
     ImportWeights(commands::import_weights::Args),
     Demo(commands::demo::Args),
+    #[command(name = "saved_model_cli")]
+    SavedModelCli(compat::saved_model_cli::Args),
 }
 
 /// The old tools: a link of one of these names to the binary is that tool.
@@ -81,6 +83,7 @@ pub fn run(
         Command::ExportWeights(args) => commands::export_weights::run(args, out),
         Command::ImportWeights(args) => commands::import_weights::run(args, out),
         Command::Demo(args) => commands::demo::run(args, out),
+        Command::SavedModelCli(args) => compat::saved_model_cli::run(args, out),
     }
 }
 

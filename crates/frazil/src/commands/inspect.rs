@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use frazil::bert::inventory::{HeadReport, Inventory};
+use frazil::bert::names::Head;
 use frazil::ops::inspect::{
     self, GraphReport, Options, RecordsReport, Report, TaggedGraph, TensorReport,
 };
@@ -156,7 +157,10 @@ fn print_inventory(
     }
     let mut table = Table::new(&["head", ">found", ">of", "state"]);
     for head in &inventory.heads {
-        let labels = head.labels.map_or(String::new(), |labels| format!(", {labels} labels"));
+        let labels = match head.labels {
+            Some(labels) if head.head == Head::Classifier => format!(", {labels} labels"),
+            _ => String::new(),
+        };
         table.row([
             format!("{}{labels}", head.head),
             head.found.to_string(),

@@ -6,7 +6,7 @@ use std::path::Path;
 use frazil_tf::archive::Archive;
 
 use super::folder;
-use super::locate::{Kind, Located, Need};
+use super::locate::{Kind, Located, Need, parent};
 use crate::{Error, Result};
 
 /// What lies in a zip.
@@ -28,7 +28,9 @@ pub(super) fn locate(path: &Path, need: Need) -> Result<Located> {
         if need == Need::Names && is_data(&member.name) {
             continue;
         }
-        archive.extract(&member.name, folder.path().join(&member.name), &mut |_| {})?;
+        let to = folder.path().join(&member.name); // the archive refuses names that lead outside
+        std::fs::create_dir_all(parent(&to)).map_err(frazil_tf::Error::from)?;
+        archive.extract(&member.name, &to, &mut |_| {})?;
     }
     let found = match folder::locate(folder.path(), need) {
         Ok(found) => found,

@@ -47,6 +47,8 @@ pub struct Input {
     pub shape: String,
     /// Whether anything reads it.
     pub used: bool,
+    #[serde(skip)]
+    dims: Option<Vec<i64>>,
 }
 
 /// A tensor that may be what the user is after.
@@ -206,12 +208,13 @@ impl<'a> Wires<'a> {
         Some(found)
     }
 
-    /// All nodes that depend on one of `roots` by data.
+    /// All forward nodes that depend on one of `roots` by data: the optimizer's, which depend on
+    /// them by way of the gradients, are not among them.
     fn downstream(&self, roots: impl Iterator<Item = usize>) -> HashSet<usize> {
         let mut seen: HashSet<usize> = HashSet::new();
         let mut open: Vec<usize> = roots.collect();
         while let Some(node) = open.pop() {
-            if seen.insert(node) {
+            if !is_training(&self.graph.node[node].name) && seen.insert(node) {
                 open.extend(self.readers[node].iter().map(|&(reader, _)| reader));
             }
         }
@@ -237,6 +240,7 @@ impl<'a> Wires<'a> {
                     dtype: dtype::name(number),
                     shape: shapes.get(port).map_or("unknown".into(), show_shape),
                     used: self.readers[i].iter().any(|&(_, read)| read as usize == port),
+                    dims: shapes.get(port).filter(|shape| !shape.unknown_rank).map(dims),
                 });
             }
         }
@@ -378,82 +382,58 @@ impl<'a> Wires<'a> {
         })
     }
 
-    /// Forward nodes whose gradient is the constant one that TensorFlow starts from.
+    /// The nodes that the gradients start from. Their gradient is a constant one, `gradients/Fill`;
+    /// a sum of losses hands it on without a node of its own, so the sum is found by its terms.
     fn losses(&self) -> HashSet<&'a str> {
-        let mut losses = HashSet::new();
+        let mut terms = HashSet::new();
         for node in &self.graph.node {
-            let reads_start =
+            let reads_one =
                 node.input.iter().filter_map(|input| data_edge(input)).any(|(from, _)| {
-                    is_training(from)
-                        && from
-                            .rsplit('/')
-                            .next()
-                            .is_some_and(|leaf| leaf == "Fill" || leaf.starts_with("grad_ys"))
+                    from.split_once('/').is_some_and(|(scope, leaf)| {
+                        scope.starts_with("gradients") && leaf == "Fill"
+                    })
                 });
-            if reads_start
+            if reads_one
                 && let Some((_, rest)) = node.name.split_once('/')
                 && let Some((forward, _)) = rest.split_once("_grad/")
                 && let Some(found) = self.node(forward)
             {
-                losses.insert(found.name.as_str());
-            }
-            // An addition's gradient is the constant itself, passed on under control only.
-            if is_training(&node.name)
-                && node.name.ends_with("_grad/tuple/group_deps")
-                && node.input.iter().any(|input| input.ends_with("/Fill"))
-                && let Some((_, rest)) = node.name.split_once('/')
-                && let Some(found) =
-                    rest.strip_suffix("_grad/tuple/group_deps").and_then(|f| self.node(f))
-            {
-                losses.insert(found.name.as_str());
+                terms.insert(found.name.as_str());
             }
         }
-        losses
+        let is_sum = |node: &&NodeDef| {
+            matches!(node.op.as_str(), "Add" | "AddV2" | "AddN")
+                && !is_training(&node.name)
+                && node.input.iter().all(|input| terms.contains(input.as_str()))
+        };
+        let sums: HashSet<&str> =
+            self.graph.node.iter().filter(is_sum).map(|node| node.name.as_str()).collect();
+        if sums.is_empty() { terms } else { sums }
     }
 
     /// Fixed batch and length: from the integer inputs of rank two, then the places they went to.
     fn baked(&self, inputs: &[Input]) -> Baked {
-        let mut baked = Baked::default();
-        for node in &self.graph.node {
-            let ids = |number: i32| {
-                dtype::name(number) == "DT_INT32" || dtype::name(number) == "DT_INT64"
-            };
-            let (types, shapes) = match node.op.as_str() {
-                "Placeholder" | "PlaceholderV2" => (type_attr(node, "dtype"), shape_attr(node)),
-                "IteratorGetNext" => {
-                    (type_list(node, "output_types"), shape_list(node, "output_shapes"))
-                }
-                _ => continue,
-            };
-            for (port, shape) in shapes.iter().enumerate() {
-                let tensor = format!("{}:{port}", node.name);
-                let used = inputs.iter().any(|input| input.tensor == tensor && input.used);
-                if !used
-                    || shape.unknown_rank
-                    || shape.dim.len() != 2
-                    || !types.get(port).is_some_and(|&t| ids(t))
-                {
-                    continue;
-                }
-                let (b, s) = (shape.dim[0].size, shape.dim[1].size);
-                if b > 0 {
-                    baked.batch.get_or_insert(b);
-                }
-                if s > 1 {
-                    baked.sequence.get_or_insert(s);
-                }
-                if b > 0 || s > 1 {
-                    let holds = match (b > 0, s > 1) {
-                        (true, true) => "batch, sequence",
-                        (true, false) => "batch",
-                        _ => "sequence",
-                    };
-                    baked.places.push(Place {
-                        node: tensor,
-                        value: show_shape(shape),
-                        holds: holds.into(),
-                    });
-                }
+        let ids: Vec<(&Input, &[i64])> = inputs
+            .iter()
+            .filter(|input| input.used && matches!(input.dtype.as_str(), "DT_INT32" | "DT_INT64"))
+            .filter_map(|input| Some((input, input.dims.as_deref()?)))
+            .filter(|(_, dims)| dims.len() == 2)
+            .collect();
+        // The length is what most inputs have: masked positions are fewer, labels have 1.
+        let lengths = || ids.iter().map(|(_, dims)| dims[1]).filter(|&length| length > 1);
+        let votes = |length: i64| lengths().filter(|&other| other == length).count();
+        let mut baked = Baked {
+            batch: ids.iter().map(|(_, dims)| dims[0]).find(|&batch| batch > 0),
+            sequence: lengths().max_by_key(|&length| (votes(length), length)),
+            places: Vec::new(),
+        };
+        for (input, dims) in ids {
+            let batch = (baked.batch == Some(dims[0])).then_some("batch");
+            let sequence = (baked.sequence == Some(dims[1])).then_some("sequence");
+            let holds: Vec<&str> = batch.into_iter().chain(sequence).collect();
+            if !holds.is_empty() {
+                let (node, value) = (input.tensor.clone(), input.shape.clone());
+                baked.places.push(Place { node, value, holds: holds.join(", ") });
             }
         }
         for node in &self.graph.node {
@@ -569,6 +549,10 @@ fn const_dims(node: &NodeDef) -> Option<Vec<i64>> {
     }
     let values = tensor_proto::to_tensor(proto).ok()?.to_f64().ok()?;
     Some(values.into_iter().map(|value| value as i64).collect())
+}
+
+fn dims(shape: &TensorShapeProto) -> Vec<i64> {
+    shape.dim.iter().map(|dim| dim.size).collect()
 }
 
 pub(super) fn show_shape(shape: &TensorShapeProto) -> String {

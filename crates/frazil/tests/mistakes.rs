@@ -1,0 +1,326 @@
+//! The mistakes that owners of old BERTs make: each has its own message, which says where, what
+//! was expected, and what to do.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn assets() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo")
+}
+
+/// A folder with the demo checkpoint, to be damaged.
+fn model() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for name in [
+        "bert_config.json",
+        "vocab.txt",
+        "bert_model.ckpt.index",
+        "bert_model.ckpt.data-00000-of-00001",
+        "bert_model.ckpt.meta",
+    ] {
+        fs::copy(assets().join(name), folder.path().join(name)).unwrap();
+    }
+    folder
+}
+
+fn frazil(folder: &Path, line: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_frazil"))
+        .args(line.split_whitespace())
+        .current_dir(folder)
+        .output()
+        .unwrap()
+}
+
+struct Mistake {
+    name: &'static str,
+    /// What goes wrong in the folder.
+    damage: fn(&Path),
+    /// The command, run in the folder.
+    line: &'static str,
+    /// Exit code.
+    code: i32,
+    /// What the output must say, in this order or another.
+    says: &'static [&'static str],
+}
+
+fn nothing(_: &Path) {}
+
+fn truncate(path: PathBuf, len: u64) {
+    fs::File::options().write(true).open(path).unwrap().set_len(len).unwrap();
+}
+
+const LFS: &str = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 440425712\n";
+const PAGE: &str = "<!DOCTYPE html>\n<html><head><title>404 Not Found</title></head></html>\n";
+
+const MISTAKES: &[Mistake] = &[
+    Mistake {
+        name: "a prefix with a typing error",
+        damage: nothing,
+        line: "inspect bert_modle.ckpt",
+        code: 2,
+        says: &["error:", "bert_modle.ckpt", "hint:", "bert_model.ckpt"],
+    },
+    Mistake {
+        name: "a path that is not there at all",
+        damage: nothing,
+        line: "inspect nowhere/zzz",
+        code: 2,
+        says: &["error: there is no `nowhere/zzz`", "hint:", "prefix"],
+    },
+    Mistake {
+        name: "a folder without a model",
+        damage: |folder| fs::create_dir_all(folder.join("empty/deeper")).unwrap(),
+        line: "inspect empty",
+        code: 2,
+        says: &["error:", "`empty`", "no checkpoint", "hint:", "`deeper`"],
+    },
+    Mistake {
+        name: "the configuration instead of the checkpoint",
+        damage: nothing,
+        line: "inspect bert_config.json",
+        code: 2,
+        says: &["error:", "JSON", "hint:", "checkpoint"],
+    },
+    Mistake {
+        name: "the vocabulary instead of the checkpoint",
+        damage: nothing,
+        line: "inspect vocab.txt",
+        code: 2,
+        says: &["error:", "text file", "hint:"],
+    },
+    Mistake {
+        name: "data without index",
+        damage: |folder| fs::remove_file(folder.join("bert_model.ckpt.index")).unwrap(),
+        line: "inspect bert_model.ckpt.data-00000-of-00001",
+        code: 2,
+        says: &["error:", "bert_model.ckpt.index", "hint:"],
+    },
+    Mistake {
+        name: "data without index, by prefix",
+        damage: |folder| fs::remove_file(folder.join("bert_model.ckpt.index")).unwrap(),
+        line: "inspect bert_model.ckpt",
+        code: 2,
+        says: &["error:", "bert_model.ckpt.index", "hint:"],
+    },
+    Mistake {
+        name: "index without data, when values are needed",
+        damage: |folder| {
+            fs::remove_file(folder.join("bert_model.ckpt.data-00000-of-00001")).unwrap();
+        },
+        line: "inspect bert_model.ckpt --tensor bert/pooler/dense/bias",
+        code: 2,
+        says: &["error:", "bert_model.ckpt.data-00000-of-00001", "hint:"],
+    },
+    Mistake {
+        name: "a Git LFS pointer instead of the index",
+        damage: |folder| fs::write(folder.join("bert_model.ckpt.index"), LFS).unwrap(),
+        line: "inspect bert_model.ckpt",
+        code: 2,
+        says: &["error:", "Git LFS pointer", "bert_model.ckpt.index", "hint:", "git lfs pull"],
+    },
+    Mistake {
+        name: "a Git LFS pointer instead of the data",
+        damage: |folder| {
+            fs::write(folder.join("bert_model.ckpt.data-00000-of-00001"), LFS).unwrap();
+        },
+        line: "inspect bert_model.ckpt --tensor bert/pooler/dense/bias",
+        code: 2,
+        says: &["error:", "Git LFS pointer", "data-00000-of-00001", "hint:", "git lfs pull"],
+    },
+    Mistake {
+        name: "a Git LFS pointer instead of a graph",
+        damage: |folder| fs::write(folder.join("frozen.pb"), LFS).unwrap(),
+        line: "inspect frozen.pb",
+        code: 2,
+        says: &["error:", "Git LFS pointer", "frozen.pb", "hint:", "git lfs pull"],
+    },
+    Mistake {
+        name: "data cut short by a broken download",
+        damage: |folder| truncate(folder.join("bert_model.ckpt.data-00000-of-00001"), 100_000),
+        line: "inspect bert_model.ckpt --npz all.npz",
+        code: 2,
+        says: &["error:", "data-00000-of-00001", "100000", "hint:", "download"],
+    },
+    Mistake {
+        name: "an index cut short by a broken download",
+        damage: |folder| truncate(folder.join("bert_model.ckpt.index"), 1000),
+        line: "inspect bert_model.ckpt",
+        code: 2,
+        says: &["error:", "bert_model.ckpt.index", "hint:", "download"],
+    },
+    Mistake {
+        name: "a web page saved as zip",
+        damage: |folder| fs::write(folder.join("uncased_L-12.zip"), PAGE).unwrap(),
+        line: "inspect uncased_L-12.zip",
+        code: 2,
+        says: &["error:", "HTML page", "hint:", "download"],
+    },
+    Mistake {
+        name: "a zip cut short by a broken download",
+        damage: |folder| {
+            let zip = zip_of(folder);
+            truncate(zip.clone(), fs::metadata(&zip).unwrap().len() / 2);
+        },
+        line: "inspect model.zip",
+        code: 2,
+        says: &["error:", "model.zip", "hint:", "download"],
+    },
+    Mistake {
+        name: "one flipped bit in the data",
+        damage: |folder| {
+            let path = folder.join("bert_model.ckpt.data-00000-of-00001");
+            let mut data = fs::read(&path).unwrap();
+            data[5000] ^= 1;
+            fs::write(path, data).unwrap();
+        },
+        line: "inspect bert_model.ckpt --npz all.npz",
+        code: 2,
+        says: &["error:", "checksum", "hint:", "--no-checksum"],
+    },
+    Mistake {
+        name: "a configuration of another size",
+        damage: |folder| {
+            let path = folder.join("bert_config.json");
+            let config = fs::read_to_string(&path).unwrap();
+            fs::write(path, config.replace("\"hidden_size\": 64", "\"hidden_size\": 128")).unwrap();
+        },
+        line: "inspect bert_model.ckpt",
+        code: 0,
+        says: &["bert_config.json", "hidden_size", "128", "64"],
+    },
+    Mistake {
+        name: "a configuration of another size, checked",
+        damage: |folder| {
+            let path = folder.join("bert_config.json");
+            let config = fs::read_to_string(&path).unwrap();
+            fs::write(path, config.replace("\"hidden_size\": 64", "\"hidden_size\": 128")).unwrap();
+        },
+        line: "verify-weights bert_model.ckpt --config bert_config.json",
+        code: 1,
+        says: &["wrong shape", "bert/embeddings/word_embeddings", "[838, 64]", "[838, 128]"],
+    },
+    Mistake {
+        name: "a checkpoint of another head",
+        damage: nothing,
+        line: "verify-weights bert_model.ckpt --config bert_config.json --task SQUAD",
+        code: 1,
+        says: &["missing: `cls/squad/output_weights`", "INCOMPLETE", "hint:", "pretraining"],
+    },
+    Mistake {
+        name: "export for a head that is not there",
+        damage: nothing,
+        line: "export-weights bert_model.ckpt --names huggingface --task SQUAD -o out.safetensors",
+        code: 2,
+        says: &["error:", "cls/squad/output_weights", "hint:"],
+    },
+    Mistake {
+        name: "a variable with a typing error",
+        damage: nothing,
+        line: "inspect bert_model.ckpt --tensor bert/pooler/dense/bais",
+        code: 2,
+        says: &["error:", "bert/pooler/dense/bais", "hint:", "bert/pooler/dense/bias"],
+    },
+    Mistake {
+        name: "a graph where weights are needed",
+        damage: |folder| {
+            fs::rename(folder.join("bert_model.ckpt.meta"), folder.join("lone.meta")).unwrap();
+            fs::remove_file(folder.join("bert_model.ckpt.index")).unwrap();
+        },
+        line: "export-weights lone.meta -o out.safetensors",
+        code: 2,
+        says: &["error:", "MetaGraph", "hint:", ".index"],
+    },
+    Mistake {
+        name: "nothing to compare with",
+        damage: nothing,
+        line: "verify-weights bert_model.ckpt",
+        code: 2,
+        says: &["error:", "hint:", "--config"],
+    },
+    Mistake {
+        name: "a task that does not exist",
+        damage: nothing,
+        line: "verify-weights bert_model.ckpt bert_model.ckpt --task NER",
+        code: 2,
+        says: &["error:", "NER", "squad"],
+    },
+];
+
+/// The demo model in a zip as Google ships them.
+fn zip_of(folder: &Path) -> PathBuf {
+    use std::io::Write;
+    let path = folder.join("model.zip");
+    let mut zip = zip::ZipWriter::new(fs::File::create(&path).unwrap());
+    let options = zip::write::SimpleFileOptions::default();
+    for name in [
+        "bert_config.json",
+        "vocab.txt",
+        "bert_model.ckpt.index",
+        "bert_model.ckpt.data-00000-of-00001",
+    ] {
+        zip.start_file(format!("uncased_L-2_H-64_A-4/{name}"), options).unwrap();
+        zip.write_all(&fs::read(folder.join(name)).unwrap()).unwrap();
+    }
+    zip.finish().unwrap();
+    path
+}
+
+#[test]
+fn every_mistake_has_its_answer() {
+    let mut failures = Vec::new();
+    for mistake in MISTAKES {
+        let folder = model();
+        (mistake.damage)(folder.path());
+        let output = frazil(folder.path(), mistake.line);
+        let text = format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let unsaid: Vec<_> = mistake.says.iter().filter(|part| !text.contains(**part)).collect();
+        if output.status.code() != Some(mistake.code) || !unsaid.is_empty() {
+            failures.push(format!(
+                "== {}\n$ frazil {}\n{text}exit {:?}, expected {}; not said: {unsaid:?}",
+                mistake.name,
+                mistake.line,
+                output.status.code(),
+                mistake.code
+            ));
+        }
+        let left: Vec<_> = fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| {
+                name.contains("partial") || name == "out.safetensors" || name == "all.npz"
+            })
+            .collect();
+        if !left.is_empty() {
+            failures.push(format!("== {}: left {left:?} behind", mistake.name));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
+
+/// The same model by every path a user may type.
+#[test]
+fn every_form_of_the_path_works() {
+    let folder = model();
+    zip_of(folder.path());
+    fs::create_dir(folder.path().join("above")).unwrap();
+    for path in [
+        ".",
+        "bert_model.ckpt",
+        "bert_model.ckpt.index",
+        "bert_model.ckpt.data-00000-of-00001",
+        "bert_model.ckpt.meta",
+        "model.zip",
+    ] {
+        let output = frazil(folder.path(), &format!("inspect {path}"));
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{path}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(text.contains("bert/pooler/dense/kernel"), "{path}:\n{text}");
+    }
+    let output = frazil(folder.path(), "verify-weights model.zip bert_model.ckpt");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
