@@ -1,5 +1,7 @@
 //! Weights carried from checkpoint to Hugging Face's and PopART's names and back, bit for bit.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
+
 use std::path::{Path, PathBuf};
 
 use frazil::bert::BertConfig;

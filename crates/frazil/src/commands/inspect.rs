@@ -9,7 +9,7 @@ use frazil::bert::names::Head;
 use frazil::ops::inspect::{
     self, GraphReport, Options, RecordsReport, Report, TaggedGraph, TensorReport,
 };
-use frazil::source;
+use frazil::source::{self, Kind};
 
 use super::table::{Table, size, thousands};
 use crate::cli::Outcome;
@@ -32,7 +32,7 @@ pub struct Args {
     /// Extract the named tensors, or all of them, to an `.npz`
     #[arg(long, value_name = "OUT")]
     npz: Option<PathBuf>,
-    /// List optimizer slots and all op types too
+    /// List everything: optimizer slots, a graph's variables, all outputs, sizes and op types
     #[arg(long)]
     all: bool,
     /// Print the report as JSON
@@ -150,7 +150,8 @@ fn print_inventory(
             size(inventory.bytes)
         )?;
     } else if let Some(reason) = &inventory.no_bert {
-        writeln!(out, "\nnot a BERT: {reason}")?;
+        writeln!(out, "\n{reason}")?;
+        return Ok(());
     }
     for rule in &inventory.rules {
         writeln!(out, "  {} ({}, for example `{}`)", rule.rule, rule.count, rule.example)?;
@@ -231,6 +232,10 @@ fn state(head: &HeadReport) -> String {
 }
 
 fn print_variables(report: &Report, all: bool, out: &mut dyn Write) -> io::Result<()> {
+    // Of a graph one wants the nodes; its variables are in the summary.
+    if matches!(report.kind, Kind::Graph | Kind::MetaGraph) && !all {
+        return Ok(());
+    }
     let mut table = Table::new(&["variable", "dtype", "shape", ">bytes"]);
     let mut hidden = 0;
     for variable in &report.variables {
@@ -342,7 +347,11 @@ fn print_baked(graph: &GraphReport, all: bool, out: &mut dyn Write) -> io::Resul
 }
 
 fn print_records(records: &RecordsReport, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "\n{} records, {}", thousands(records.records), size(records.bytes))?;
+    write!(out, "\n{} records", thousands(records.records))?;
+    if records.bytes > 0 {
+        write!(out, ", {}", size(records.bytes))?;
+    }
+    writeln!(out)?;
     let mut table = Table::new(&["feature", "type", ">examples", ">values"]);
     for feature in &records.features {
         let values = if feature.shortest == feature.longest {

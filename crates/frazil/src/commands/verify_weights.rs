@@ -125,6 +125,21 @@ fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
         (false, _) => "INCOMPLETE",
     };
     writeln!(out, "{verdict}{task}")?;
+    for (side, letter) in report.sides.iter().zip(["A", "B"]) {
+        let other: Vec<String> = side
+            .heads
+            .iter()
+            .filter(|head| Some(**head) != report.task)
+            .map(Head::to_string)
+            .collect();
+        if !side.missing.is_empty() && report.task.is_some() && !other.is_empty() {
+            writeln!(
+                out,
+                "hint: {letter} was trained for {}: compare that with `--task`",
+                other.join(" and ")
+            )?;
+        }
+    }
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use frazil_bert::BertConfig;
+use frazil_bert::inventory::Inventory;
 use frazil_bert::names::{self, Head, Mapped, Naming, Rule, Translation, variables};
 use frazil_tensor::{Tensor, TensorInfo, TensorStore};
 use serde::Serialize;
@@ -67,8 +68,10 @@ pub struct Side {
     pub rules: Vec<Rule>,
     /// Choices made when it was opened.
     pub notes: Vec<String>,
-    /// Variables of it that take part.
+    /// Variables of BERT in it.
     pub variables: usize,
+    /// Heads that are complete in it.
+    pub heads: Vec<Head>,
     /// Variables that must be there and are not.
     pub missing: Vec<String>,
     /// Variables whose shape the configuration contradicts.
@@ -146,6 +149,7 @@ impl Opened {
             rules: self.translation.rules.clone(),
             notes: located.notes.clone(),
             variables: self.translation.rows.len(),
+            heads: Inventory::new(&self.translation, None).complete_heads(),
             missing: Vec::new(),
             wrong_shapes: Vec::new(),
             others: others.iter().map(|info| info.name.clone()).collect(),

@@ -87,6 +87,18 @@ impl Located {
         self
     }
 
+    /// How to name it to the user: a thing in a zip by its name in there.
+    pub fn shown(&self) -> PathBuf {
+        let inside =
+            self.unpacked.as_ref().and_then(|folder| self.path.strip_prefix(folder.path()).ok());
+        inside.map_or_else(|| self.path.clone(), |inside| self.asked.join(inside))
+    }
+
+    /// Whether it lies in a zip.
+    pub fn in_zip(&self) -> bool {
+        self.unpacked.is_some()
+    }
+
     /// The first of these files that lies beside the thing.
     pub fn beside(&self, names: &[&str]) -> Option<PathBuf> {
         let folder = match self.kind {

@@ -40,9 +40,8 @@ pub(super) fn locate(path: &Path, need: Need) -> Result<Located> {
         }
         Err(error) => return Err(error),
     };
-    let inside = found.path.strip_prefix(folder.path()).unwrap_or(&found.path).to_path_buf();
     let mut found = found.kept_in(folder);
-    found.notes = vec![format!("found `{}` in the zip", inside.display())];
+    found.notes.clear(); // they name the temporary folder
     Ok(found)
 }
 

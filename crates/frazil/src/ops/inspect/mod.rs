@@ -14,7 +14,7 @@ use frazil_bert::config::Difference;
 use frazil_bert::inventory::Inventory;
 use frazil_bert::names;
 use frazil_tensor::npy::NpzWriter;
-use frazil_tensor::{TensorInfo, TensorStore};
+use frazil_tensor::{DType, TensorInfo, TensorStore};
 use frazil_tf::checkpoint::{Checkpoint, Version};
 use frazil_tf::proto::{MetaGraphDef, SignatureDef};
 use frazil_tf::saved_model::SavedModelDir;
@@ -148,7 +148,7 @@ pub fn inspect(path: &Path, options: &Options) -> Result<Report> {
     let mut report = Report {
         asked: path.to_path_buf(),
         kind: located.kind,
-        path: located.path.clone(),
+        path: located.shown(),
         notes: located.notes.clone(),
         checkpoint: None,
         variables: Vec::new(),
@@ -214,7 +214,8 @@ impl Report {
                 Version::V2 => 2,
             },
             shards: checkpoint.shards(),
-            missing_data: missing_data(&checkpoint),
+            // A zip's data are there, only not unpacked.
+            missing_data: if located.in_zip() { Vec::new() } else { missing_data(&checkpoint) },
             partitioned: checkpoint.entries().iter().filter(|entry| entry.slices > 1).count(),
             objects: objects.is_some(),
         });
@@ -315,7 +316,12 @@ impl Report {
                 self.tensors.push(values::look(name, &tensor)?);
             }
             if let Some(npz) = &mut npz {
-                npz.add(name, &tensor)?;
+                // NumPy has no bfloat16; every one of its values is a float32.
+                let widened = match tensor.dtype() {
+                    DType::BF16 => tensor.cast(DType::F32)?,
+                    _ => tensor,
+                };
+                npz.add(name, &widened)?;
             }
         }
         if let Some(npz) = npz {
