@@ -61,7 +61,7 @@ const MISTAKES: &[Mistake] = &[
         damage: nothing,
         line: "inspect bert_modle.ckpt",
         code: 2,
-        says: &["error:", "bert_modle.ckpt", "hint:", "bert_model.ckpt"],
+        says: &["error:", "bert_modle.ckpt", "hint: did you mean `bert_model.ckpt`"],
     },
     Mistake {
         name: "a path that is not there at all",

@@ -171,7 +171,9 @@ fn of_prefix(prefix: &Path) -> Result<Located> {
         let note = format!("only `{}` is there: a graph without values", meta.display());
         return Ok(Located::new(Kind::MetaGraph, meta).note(note));
     }
-    let near = frazil_tf::nearest(&stem, names.iter().map(String::as_str));
+    let prefixes = names.iter().filter_map(|name| name.strip_suffix(".index"));
+    let near = frazil_tf::nearest(&stem, prefixes.chain(names.iter().map(String::as_str)));
+    let near = near.iter().map(|name| prefix.with_file_name(name).display().to_string()).collect();
     Err(Error::NotFound { path: prefix.to_path_buf(), near })
 }
 
