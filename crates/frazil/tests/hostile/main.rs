@@ -206,6 +206,16 @@ impl Run {
     }
 }
 
+/// Files that once made a parser fail, among others.
+fn fuzz_seeds(kind: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(kind);
+    let files = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let is_seed = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("seed-");
+    let seeds: Vec<Vec<u8>> = files.filter(is_seed).map(|path| fs::read(path).unwrap()).collect();
+    assert!(!seeds.is_empty(), "{}", folder.display());
+    seeds
+}
+
 type Parser = fn(&[u8]);
 
 #[test]
@@ -229,7 +239,7 @@ fn damaged_files_are_refused_or_read() {
     for (kind, parser) in parsers {
         let started = Instant::now();
         let files = seeds.of(kind);
-        for file in files {
+        for file in files.iter().chain(&fuzz_seeds(kind)) {
             run.case(kind, file, file.len(), || parser(file));
         }
         for case in 0..CASES {
@@ -273,6 +283,15 @@ fn checkpoints(run: &mut Run) {
         .flat_map(|(stem, files)| files.iter().map(move |file| (stem, file)))
         .collect();
     assert!(all.len() >= 15, "{}", all.len());
+    for (kind, name) in [("bundle", "seed.index"), ("checkpoint_v1", "seed")] {
+        let path = scratch.path().join(name);
+        for seed in fuzz_seeds(kind) {
+            fs::write(&path, &seed).unwrap();
+            let prefix = scratch.path().join("seed");
+            run.case(kind, &seed, seed.len(), || parsers::checkpoint(&prefix));
+            fs::remove_file(&path).unwrap();
+        }
+    }
     for case in 0..2 * CASES {
         let mut random = Random::new(case as u64 + 1);
         let (stem, (path, bytes)) = all[case % all.len()];
