@@ -93,13 +93,15 @@ pub fn of(bytes: &[u8]) -> Content {
     if bytes.len() >= SSTABLE_FOOTER && bytes.ends_with(&SSTABLE_MAGIC) {
         return Content::Sstable;
     }
+    // Before the others: a record of 40,056 bytes begins like a zlib stream, and a checksum
+    // that is right is no accident.
+    if is_tfrecord(bytes) {
+        return Content::TfRecord;
+    }
     for (offset, magic, content) in MAGIC {
         if bytes.get(offset..).is_some_and(|bytes| bytes.starts_with(magic)) {
             return content;
         }
-    }
-    if is_tfrecord(bytes) {
-        return Content::TfRecord;
     }
     if is_safetensors(bytes) {
         return Content::SafeTensors;
@@ -279,6 +281,8 @@ mod tests {
         let model = SavedModel { saved_model_schema_version: 1, meta_graphs: vec![meta.clone()] };
         let mut record = 5u64.to_le_bytes().to_vec();
         record.extend(crc::masked(&record).to_le_bytes());
+        let mut like_zlib = 0x9c78u64.to_le_bytes().to_vec();
+        like_zlib.extend(crc::masked(&like_zlib).to_le_bytes());
         let mut table = vec![0u8; 40];
         table.extend(SSTABLE_MAGIC);
         let cases: Vec<(Vec<u8>, Content)> = vec![
@@ -287,6 +291,8 @@ mod tests {
             (meta.encode_to_vec(), Content::MetaGraphDef(Encoding::Binary)),
             (model.encode_to_vec(), Content::SavedModel(Encoding::Binary)),
             (record, Content::TfRecord),
+            (like_zlib, Content::TfRecord),
+            (b"x\x9c\x03\0\0\0\0\x01".to_vec(), Content::Zlib),
             (table, Content::Sstable),
             (b"\x08\0\0\0\0\0\0\0{}      ".to_vec(), Content::SafeTensors),
             (vec![0xff; 300], Content::Unknown),
