@@ -15,7 +15,6 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
         ["bench", rest @ ..] => bench::run(rest),
-        ["bench-child", rest @ ..] => bench::child::run(rest),
         ["codegen", rest @ ..] => codegen::run(rest),
         ["peers", rest @ ..] => peers::run(rest),
         ["tidy", rest @ ..] => tidy::run(rest),

@@ -11,10 +11,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use frazil_tf::bundle::{WriteOptions, data_path, index_path};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Options;
-use super::child::Outcome;
 use super::machine::{Machine, first_line};
 use super::report::{Comparison, Measure, print};
 use crate::large;
@@ -50,10 +49,19 @@ struct Checkpoint {
     bytes: u64,
 }
 
+/// What a measure prints.
+#[derive(Debug, Deserialize)]
+struct Outcome {
+    seconds: f64,
+    /// 0 for the plain read.
+    tensors: usize,
+    bytes: u64,
+}
+
 /// Who runs what.
 struct Bench {
     frazil: PathBuf,
-    xtask: PathBuf,
+    library: PathBuf,
     python: Python,
     prefix: PathBuf,
     checkpoint: Checkpoint,
@@ -124,7 +132,8 @@ impl Bench {
     fn prepare(options: &Options) -> Result<Self> {
         let target = crate::target();
         let built = Command::new("cargo")
-            .args(["build", "--release", "--package", "frazil", "--package", "xtask"])
+            .args(["build", "--release", "--package", "frazil", "--bin", "frazil"])
+            .args(["--package", "frazil-tf", "--example", "checkpoint_speed"])
             .current_dir(crate::root())
             .status()?;
         ensure!(built.success(), "`cargo build --release` failed");
@@ -146,10 +155,11 @@ impl Bench {
             eprintln!("writing `{}`", prefix.display());
             large::write(&prefix, &table, WriteOptions::default())?;
         }
-        let program = |name: &str| {
-            target.join("release").join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
+        let program = |path: &str| {
+            target.join("release").join(format!("{path}{}", std::env::consts::EXE_SUFFIX))
         };
-        Ok(Self { frazil: program("frazil"), xtask: program("xtask"), python, prefix, checkpoint })
+        let (frazil, library) = (program("frazil"), program("examples/checkpoint_speed"));
+        Ok(Self { frazil, library, python, prefix, checkpoint })
     }
 
     /// One sample of each of [`MEASURES`], in that order; frazil and TensorFlow take turns.
@@ -158,12 +168,12 @@ impl Bench {
         let (tensorflow_list, text) = self.timed(self.tensorflow("list"))?;
         let list_call = self.outcome(&text.1, 0)?;
         let bytes = self.checkpoint.bytes;
-        let list = self.child("list", 0)?;
-        let read = self.child("read", bytes)?;
+        let list = self.library("list", 0)?;
+        let read = self.library("read", bytes)?;
         let tensorflow_read = self.outcome(&output(self.tensorflow("read"))?.0, bytes)?;
-        let plain = self.child("plain", bytes)?;
-        let read_threads = self.child("read-threads", bytes)?;
-        let verify = self.child("verify", bytes)?;
+        let plain = self.library("plain", bytes)?;
+        let read_threads = self.library("read-threads", bytes)?;
+        let verify = self.library("verify", bytes)?;
         let inspect_memory = self.memory()?;
         Ok([
             inspect,
@@ -206,9 +216,9 @@ impl Bench {
         Ok((seconds, text))
     }
 
-    fn child(&self, measure: &str, bytes: u64) -> Result<f64> {
-        let mut command = Command::new(&self.xtask);
-        command.arg("bench-child").arg(measure).arg(&self.prefix);
+    fn library(&self, measure: &str, bytes: u64) -> Result<f64> {
+        let mut command = Command::new(&self.library);
+        command.arg(measure).arg(&self.prefix);
         self.outcome(&output(command)?.0, bytes)
     }
 

@@ -2,9 +2,8 @@
 //!
 //! Rounds are interleaved, so that a machine that slows down slows everybody down. The parent
 //! builds optimised programs and only starts and times them; what runs inside frazil's library
-//! is measured by a child of its own ([`child`]), which is the optimised xtask.
+//! is measured by `crates/frazil-tf/examples/checkpoint_speed.rs`.
 
-pub mod child;
 mod formats;
 mod machine;
 mod report;
