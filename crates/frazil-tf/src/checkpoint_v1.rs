@@ -79,11 +79,22 @@ impl CheckpointV1 {
         let found = self.infos.binary_search_by(|info| info.name.as_str().cmp(name));
         let Ok(number) = found else { return Err(self.no_such_tensor(name)) };
         let info = &self.infos[number];
-        let mut parts = Vec::with_capacity(self.parts[number].len());
-        for (file, slice) in &self.parts[number] {
+        // In key order, each block is read once; a slice that is listed twice would be a way to
+        // make much out of little.
+        let mut order: Vec<_> = self.parts[number]
+            .iter()
+            .map(|(file, slice)| (*file, slice.key(name), slice))
+            .collect();
+        order.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+        let mut parts = Vec::with_capacity(order.len());
+        for (at, (file, key, slice)) in order.iter().enumerate() {
+            if at > 0 && order[at - 1].1 == *key {
+                let (tensor, slice) = (name.into(), slice.to_string());
+                return Err(Error::SlicesOverlap { tensor, slice });
+            }
             let (path, table) = &self.files[*file];
-            let part = read_slice(table, info, slice).map_err(|e| e.in_file(path))?;
-            parts.push((slice.clone(), part));
+            let part = read_slice(table, info, slice, key).map_err(|e| e.in_file(path))?;
+            parts.push(((*slice).clone(), part));
         }
         match &parts[..] {
             [(slice, part)] if slice.is_whole(&info.shape) => Ok(part.clone()),
@@ -154,10 +165,10 @@ fn add_tensor(
     Ok(())
 }
 
-fn read_slice(table: &Table, info: &TensorInfo, slice: &TensorSlice) -> Result<Tensor> {
+fn read_slice(table: &Table, info: &TensorInfo, slice: &TensorSlice, key: &[u8]) -> Result<Tensor> {
     let extents = slice::resolve_named(slice, &info.name, &info.shape)?;
     let missing = || Error::MissingSlice { tensor: info.name.clone(), slice: slice.to_string() };
-    let value = table.get(&slice.key(&info.name))?.ok_or_else(missing)?;
+    let value = table.get(key)?.ok_or_else(missing)?;
     let saved = decode::<SavedTensorSlices>(value)?.data.ok_or_else(missing)?;
     let mut values = saved.data.unwrap_or_default();
     // The message has no type and no shape of its own: the listing's hold.

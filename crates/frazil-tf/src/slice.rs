@@ -184,6 +184,39 @@ pub(crate) fn assemble(
     Ok(Tensor::new(dtype, full.clone(), joined)?)
 }
 
+/// More slices than this are not compared in pairs.
+const MOST_PAIRED: usize = 2048;
+
+/// Whether these slices can make the whole, judged without their values: all lie in it, have its
+/// number of elements, and no two overlap. (Of thousands of slices, the overlap shows only when
+/// they are put together.)
+pub(crate) fn check_partition(name: &str, full: &Shape, slices: &[TensorSlice]) -> Result<()> {
+    let mut boxes = Vec::with_capacity(slices.len());
+    let mut stored = 0usize;
+    for slice in slices {
+        let extents = resolve_named(slice, name, full)?;
+        let elements = extents.iter().try_fold(1usize, |n, e| n.checked_mul(e.length));
+        stored = stored.saturating_add(elements.unwrap_or(usize::MAX));
+        boxes.push(extents);
+    }
+    let elements = full.elements().ok_or_else(|| frazil_tensor::Error::TooLarge(full.clone()))?;
+    if stored < elements {
+        let (tensor, shape) = (name.into(), full.clone());
+        return Err(Error::SlicesIncomplete { tensor, shape, stored, elements });
+    }
+    let overlap = |a: &[Extent], b: &[Extent]| {
+        a.iter().zip(b).all(|(a, b)| a.start < b.start + b.length && b.start < a.start + a.length)
+    };
+    let compared = &boxes[..boxes.len().min(MOST_PAIRED)];
+    for (number, one) in compared.iter().enumerate() {
+        if compared[..number].iter().any(|other| overlap(one, other)) {
+            let slice = slices[number].to_string();
+            return Err(Error::SlicesOverlap { tensor: name.into(), slice });
+        }
+    }
+    Ok(())
+}
+
 /// Resolves a slice or says which one of what does not fit.
 pub(crate) fn resolve_named(slice: &TensorSlice, name: &str, full: &Shape) -> Result<Vec<Extent>> {
     slice.resolve(full).ok_or_else(|| Error::SliceOutside {
@@ -359,6 +392,14 @@ mod tests {
             &*whole.values::<i32>().unwrap(),
             &[0, 10, 11, 1, 12, 13, 20, 21, 22, 23, 24, 25]
         );
+        let slices = |parts: &[(TensorSlice, Tensor)]| -> Vec<TensorSlice> {
+            parts.iter().map(|(slice, _)| slice.clone()).collect()
+        };
+        check_partition("x", &full, &slices(&parts)).unwrap();
+        assert!(matches!(
+            check_partition("x", &full, &slices(&parts[..2])),
+            Err(Error::SlicesIncomplete { stored: 6, .. })
+        ));
         assert!(matches!(
             assemble("x", DType::I32, &full, &parts[..2]),
             Err(Error::SlicesIncomplete { stored: 6, elements: 12, .. })
@@ -370,6 +411,10 @@ mod tests {
         ));
         // As many elements as there should be, but not the right ones.
         let other = [parts[2].clone(), parts[2].clone()];
+        assert!(matches!(
+            check_partition("x", &full, &slices(&other)),
+            Err(Error::SlicesOverlap { .. })
+        ));
         assert!(matches!(
             assemble("x", DType::I32, &full, &other),
             Err(Error::SlicesOverlap { .. })

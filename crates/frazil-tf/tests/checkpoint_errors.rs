@@ -295,6 +295,44 @@ fn slices_that_do_not_make_the_whole() {
     assert!(matches!(error, Error::BadSlice { .. }));
     let error = broken(&|e| e.dtype = 1);
     assert!(matches!(error, Error::SliceMismatch { .. }));
+    // What verify finds without values.
+    let (_folder, prefix) = sample();
+    edit_entry(&prefix, "rows", |e| e.slices[1] = e.slices[0].clone());
+    let report = open(&prefix).unwrap().verify(|_| {}).unwrap();
+    assert!(matches!(report.faults[0].error, Error::SlicesOverlap { .. }));
+
+    // Slices that share their bytes could claim any size.
+    let (_folder, prefix) = sample();
+    let rows = 1000;
+    edit_entry(&prefix, "rows", |e| {
+        e.shape.as_mut().unwrap().dim[0].size = rows;
+        e.slices = (0..rows)
+            .map(|row| {
+                let mut slice = e.slices[0].clone();
+                slice.extent[0].start = row;
+                slice
+            })
+            .collect();
+    });
+    let table = Table::open(std::fs::read(index_path(&prefix)).unwrap().into(), true).unwrap();
+    let mut entries: std::collections::BTreeMap<Vec<u8>, Vec<u8>> =
+        table.entries().map(|entry| entry.unwrap()).map(|(k, v)| (k, v.to_vec())).collect();
+    let (key, row) = entries.iter().find(|(k, _)| k.first() == Some(&0)).unwrap();
+    let (mut key, row) = (key.clone(), row.clone());
+    key.truncate(key.len() - 4); // start and length on both axes, a byte each
+    for row_number in 64..rows as u16 {
+        let start = (0xc000 | row_number).to_be_bytes();
+        entries.insert([&key[..], &start, b"\x81\x80\x7f"].concat(), row.clone());
+    }
+    for row_number in 0..64u8 {
+        entries.insert([&key[..], &[0x80 | row_number], b"\x81\x80\x7f"].concat(), row.clone());
+    }
+    let mut builder = TableBuilder::new(Vec::new(), Compression::None);
+    entries.iter().for_each(|(key, value)| builder.add(key, value).unwrap());
+    std::fs::write(index_path(&prefix), builder.finish().unwrap()).unwrap();
+    let error = open(&prefix).unwrap().tensor("rows").unwrap_err();
+    assert!(error.to_string().contains("share their bytes"), "{error}");
+
     // A shape that a hostile index claims is not allocated.
     let error = broken(&|e| e.shape.as_mut().unwrap().dim[0].size = 1 << 40);
     assert!(matches!(error, Error::SlicesIncomplete { .. }));

@@ -16,6 +16,9 @@ use crate::sniff::{self, Content};
 use crate::sstable::Table;
 use crate::{Error, Result, crc, dtype, nearest, tensor_proto};
 
+/// The coded keys of a variable's slices may have this many bytes: each repeats the name.
+const SLICE_KEY_BYTES: usize = 16 << 20;
+
 /// An open V2 checkpoint.
 #[derive(Debug)]
 pub struct Bundle {
@@ -117,6 +120,8 @@ impl Bundle {
         };
         let place = if entry.slices.is_empty() {
             Place::Whole(self.check_place(&name(), dtype, &shape, &entry)?)
+        } else if entry.slices.len().saturating_mul(key.len()) > SLICE_KEY_BYTES {
+            return Err(corrupt(format!("`{}` is in too many slices", name())));
         } else {
             Place::Sliced(slice::from_protos(&name(), &entry.slices)?)
         };
@@ -206,10 +211,16 @@ impl Bundle {
             Place::Sliced(slices) => slices,
         };
         let mut parts = Vec::with_capacity(slices.len());
+        let mut size = 0u64;
         for slice in slices {
             slice::resolve_named(slice, name, &info.shape)?;
             let stored = self.slice(name, slice)?;
+            size = size.saturating_add(stored.size);
             parts.push((slice.clone(), self.read(name, stored)?));
+        }
+        // Slices that lie on top of each other would make much out of little.
+        if size > self.mapped() {
+            return Err(corrupt(format!("the slices of `{name}` share their bytes")));
         }
         slice::assemble(name, info.dtype, &info.shape, &parts)
     }
@@ -226,6 +237,12 @@ impl Bundle {
         let bytes = self.bytes(name, stored)?;
         read_stored(name, stored, bytes, self.verify)
             .map_err(|e| e.in_file(data_path(&self.prefix, stored.shard, self.shards)))
+    }
+
+    /// Size of the data files that are mapped.
+    fn mapped(&self) -> u64 {
+        let data = self.data.lock().unwrap_or_else(|e| e.into_inner());
+        data.values().map(|bytes| bytes.len() as u64).sum()
     }
 
     /// The bytes of a tensor or slice: a window on its data file, which is mapped the first time.

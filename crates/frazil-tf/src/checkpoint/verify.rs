@@ -13,7 +13,7 @@ use frazil_tensor::DType;
 
 use crate::bundle::{self, Bundle, Place, Stored};
 use crate::checkpoint_v1::CheckpointV1;
-use crate::{Error, Result};
+use crate::{Error, Result, slice};
 
 /// What was checked, and what is wrong.
 #[derive(Debug)]
@@ -76,10 +76,13 @@ pub(super) fn v2(bundle: &Bundle, on_progress: impl Fn(u64) + Sync) -> Result<Ve
         match place {
             Place::Whole(stored) => jobs.push(Job { name: &info.name, stored }),
             Place::Sliced(slices) => {
-                // That the slices are the whole is for `tensor` to say; it needs their values.
-                match slices.iter().map(|slice| bundle.slice(&info.name, slice)).collect() {
-                    Ok::<Vec<_>, Error>(all) => {
-                        jobs.extend(all.into_iter().map(|stored| Job { name: &info.name, stored }));
+                let found = slices.iter().map(|slice| bundle.slice(&info.name, slice));
+                let found = slice::check_partition(&info.name, &info.shape, slices)
+                    .and_then(|()| found.collect::<Result<Vec<_>>>());
+                match found {
+                    Ok(found) => {
+                        let job = |stored| Job { name: &info.name, stored };
+                        jobs.extend(found.into_iter().map(job));
                     }
                     Err(error) => report.faults.push(Fault { name: info.name.clone(), error }),
                 }

@@ -11,8 +11,6 @@ use crate::{Error, Result, crc};
 
 /// Snappy's longest copy is 64 bytes from 3; a block that claims more than this is hostile.
 const MAX_EXPANSION: usize = 22;
-/// An unpacked block of at most this size is kept for the next look-up in it.
-const KEPT_BLOCK: usize = 1 << 20;
 
 /// A table on the bytes of its file. Opening looks at the footer and the index block only.
 #[derive(Debug)]
@@ -20,7 +18,8 @@ pub struct Table {
     file: Bytes,
     index: Block,
     verify: bool,
-    /// The block that was unpacked last, by offset: neighbours are read one after another.
+    /// The block that was checked and unpacked last, by offset: neighbours are read one after
+    /// another. Costs memory only where blocks are compressed, which TensorFlow's are not.
     kept: Mutex<Option<(u64, Bytes)>>,
 }
 
@@ -76,10 +75,8 @@ impl Table {
             return Block::new(contents);
         }
         let contents = read_block(&self.file, handle, self.verify)?;
-        if contents.len() <= KEPT_BLOCK {
-            *self.kept.lock().unwrap_or_else(|e| e.into_inner()) =
-                Some((handle.offset, contents.clone()));
-        }
+        *self.kept.lock().unwrap_or_else(|e| e.into_inner()) =
+            Some((handle.offset, contents.clone()));
         Block::new(contents)
     }
 }
