@@ -110,7 +110,9 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
-    })
+    let kind = |cause: &(dyn std::error::Error + 'static)| {
+        let json = || cause.downcast_ref::<serde_json::Error>()?.io_error_kind();
+        cause.downcast_ref::<io::Error>().map(io::Error::kind).or_else(json)
+    };
+    error.chain().any(|cause| kind(cause) == Some(io::ErrorKind::BrokenPipe))
 }

@@ -209,6 +209,32 @@ fn popart_in_half_precision_with_other_lengths() {
     assert_eq!(*written.info("Embedding/Embedding_Dict").unwrap().shape, [800, 64]);
     assert_eq!(*written.info("Embedding/Positional_Dict").unwrap().shape, [160, 64]);
     assert_eq!(*written.info("Squad/SquadW").unwrap().shape, [64, 2]);
+    // On the way back the configuration gets the new lengths, and says so.
+    let config = options.config.clone();
+    let back = import_weights::Options { config, dtype: Some(DType::F32), ..Default::default() };
+    let report = import(&file, &folder.path().join("back/"), &back).unwrap();
+    let note = "vocab_size: bert_config_small.json says 838, the weights have 800 rows";
+    assert!(report.notes.iter().any(|n| n == note), "{:?}", report.notes);
+    let config = BertConfig::read(folder.path().join("back/bert_config.json")).unwrap();
+    assert_eq!((config.vocab_size, config.max_position_embeddings), (800, 160));
+    assert!(report.written.iter().all(|written| written.dtype == "float32"));
+}
+
+#[test]
+fn frozen_graphs_are_weights_too() {
+    for (graph, checkpoint, tensors) in [
+        ("fixtures/classifier/frozen_from_saved_model.pb", CLASSIFIER, 41),
+        ("fixtures/squad/lpot/bert_fp32_intel_modeling.pb", SQUAD, 39),
+    ] {
+        let Some((prefix, config)) = fixture(checkpoint) else { return };
+        let Some(graph) = shared(graph) else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let options = export_weights::Options { config: Some(config), ..Default::default() };
+        let file = folder.path().join("new/folder/weights.npz");
+        let report = export(&graph, &file, &options).unwrap();
+        assert_eq!(report.left_out.len(), 1, "{:?}", report.left_out);
+        assert_eq!(same(&open(&prefix), &Npz::open(&file).unwrap()), tensors);
+    }
 }
 
 #[test]

@@ -89,8 +89,11 @@ impl Row {
     pub fn run(&self, store: &dyn TensorStore) -> Result<Tensor> {
         let mut sources = Vec::with_capacity(self.from.len());
         for name in &self.from {
-            let tensor =
-                store.tensor(name).map_err(|source| Error::Store { name: name.clone(), source })?;
+            let tensor = store.tensor(name).map_err(|source| match source.downcast() {
+                // From a plan below this one: it has said which tensor.
+                Ok(ours) => *ours,
+                Err(source) => Error::Store { name: name.clone(), source },
+            })?;
             sources.push(tensor);
         }
         let mut steps = self.how.as_slice();

@@ -110,7 +110,11 @@ pub(super) fn is_state(info: &TensorInfo) -> bool {
         "save_counter",
         "step",
     ];
-    if info.name == OBJECT_GRAPH || info.dtype == DType::String {
+    // The one string of an object checkpoint, and those of its objects. Strings elsewhere are
+    // constants of a graph.
+    if info.name == OBJECT_GRAPH
+        || (info.dtype == DType::String && info.name.contains("/.ATTRIBUTES/"))
+    {
         return true;
     }
     let name = info.name.strip_suffix(":0").unwrap_or(&info.name);

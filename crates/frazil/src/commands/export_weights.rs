@@ -183,7 +183,10 @@ pub(super) fn print_source(source: &Source, out: &mut dyn Write) -> Result<()> {
         source.naming
     )?;
     for rule in &source.rules {
-        writeln!(out, "  {} ({} names, such as `{}`)", rule.rule, rule.count, rule.example)?;
+        match rule.count {
+            1 => writeln!(out, "  {} (`{}`)", rule.rule, rule.example)?,
+            n => writeln!(out, "  {} ({n} names, such as `{}`)", rule.rule, rule.example)?,
+        }
     }
     if let Some(config) = &source.config {
         writeln!(out, "read `{}`", config.display())?;

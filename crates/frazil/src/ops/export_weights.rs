@@ -168,6 +168,7 @@ pub fn export_weights(
     }
     refuse_unstorable(&mut rows, format, &mut left)?;
     in_writing_order(&mut rows);
+    make_folder(output)?;
     let through = Through { canonical: &canonical, weights: &model.weights };
     let overflowed = write(output, format, options.names, &rows, &through, progress)?;
     model.notes.extend(overflowed);
@@ -453,12 +454,23 @@ fn overflow(row: &Row, made: &Tensor, store: &dyn TensorStore) -> Result<Option<
     Ok((count > 0).then_some(sentence))
 }
 
+/// The folder that the output goes to, as the checkpoint writer makes it.
+fn make_folder(output: &Path) -> Result<()> {
+    match output.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => std::fs::create_dir_all(folder)
+            .map_err(|source| frazil_tensor::Error::Io {
+                action: "create",
+                path: folder.to_path_buf(),
+                source,
+            })
+            .map_err(Error::from),
+        _ => Ok(()),
+    }
+}
+
 /// `config.json` for the class, and the vocabulary, beside the weights.
 fn write_beside(model: &mut Model, output: &Path, head: Head) -> Result<Vec<PathBuf>> {
-    let folder = match output.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let folder = output.parent().unwrap_or(Path::new(""));
     let mut written = Vec::new();
     let config = &model.config;
     let target = folder.join("config.json");

@@ -110,7 +110,7 @@ impl Model {
         }
         let infos = translation.infos();
         let shapes = translation.from_shapes()?;
-        let mut config = configuration(request, &weights, &shapes, &mut notes)?;
+        let mut config = configuration(request, &weights, translation.naming, &shapes, &mut notes)?;
         if let Some(heads) = request.heads {
             config.config.num_attention_heads = heads;
             config.config.check()?;
@@ -172,7 +172,7 @@ impl Model {
     /// The first of these files beside the source that is not in `folder`.
     pub fn beside(&self, names: &[&str], folder: &Path) -> Option<PathBuf> {
         let found = self.weights.located.beside(names)?;
-        let here = |path: &Path| path.canonicalize().ok();
+        let here = |path: &Path| path.join(".").canonicalize().ok();
         let same = found.parent().is_some_and(|parent| here(parent) == here(folder));
         (!same).then_some(found)
     }
@@ -182,6 +182,7 @@ impl Model {
 fn configuration(
     request: &Request,
     weights: &Weights,
+    naming: Naming,
     shapes: &FromShapes,
     notes: &mut Vec<String>,
 ) -> Result<Configuration> {
@@ -189,8 +190,24 @@ fn configuration(
     let Some(path) = request.config.map(Path::to_path_buf).or_else(beside) else {
         return Ok(Configuration { config: shapes.config.clone(), labels: None, path: None });
     };
-    let (config, labels) = read_config(&path, notes)?;
+    let (mut config, labels) = read_config(&path, notes)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if naming == Naming::Popart {
+        // PopART's files are cut to other lengths on purpose.
+        for (key, ours, theirs) in [
+            ("vocab_size", &mut config.vocab_size, shapes.config.vocab_size),
+            (
+                "max_position_embeddings",
+                &mut config.max_position_embeddings,
+                shapes.config.max_position_embeddings,
+            ),
+        ] {
+            if *ours != theirs {
+                notes.push(format!("{key}: {name} says {ours}, the weights have {theirs} rows"));
+                *ours = theirs;
+            }
+        }
+    }
     let differences = shapes.contradictions(&config);
     if !differences.is_empty() {
         let says = format!("{name} says");
