@@ -38,6 +38,7 @@ pub fn run(args: &[&str]) -> Result<()> {
     }
     check_layers(&root, &mut complaints)?;
     check_dependencies(&root, &mut complaints)?;
+    check_licences(&root, &mut complaints)?;
     if !complaints.is_empty() {
         bail!("the tree is untidy:\n  {}", complaints.join("\n  "));
     }
@@ -116,7 +117,8 @@ fn check_rust(file: &Path, text: &str, complaints: &mut Vec<String>) {
         }
     }
     // The one memory map; kernels will be the other place.
-    let may_be_unsafe = ["crates/frazil-tensor/src/file.rs", "crates/frazil/tests/hostile.rs"];
+    let may_be_unsafe =
+        ["crates/frazil-tensor/src/file.rs", "crates/frazil/tests/hostile/memory.rs"];
     if text.contains(concat!("allow(", "unsafe_code"))
         && !may_be_unsafe.iter().any(|path| file == Path::new(path))
     {
@@ -175,6 +177,36 @@ fn check_dependencies(root: &Path, complaints: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
+/// Every crate in the lock file is under a licence that `deny.toml` allows.
+fn check_licences(root: &Path, complaints: &mut Vec<String>) -> Result<()> {
+    let policy = fs::read_to_string(root.join("deny.toml"))?;
+    let allowed: Vec<&str> = policy
+        .split_once("allow = [")
+        .and_then(|(_, rest)| rest.split_once(']'))
+        .map(|(list, _)| list.split(',').map(|name| name.trim().trim_matches('"')).collect())
+        .context("deny.toml has no list `allow`")?;
+    let metadata = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked"])
+        .current_dir(root)
+        .output()
+        .context("running `cargo metadata`")?;
+    let metadata: serde_json::Value = serde_json::from_slice(&metadata.stdout)?;
+    for package in metadata["packages"].as_array().context("no packages")? {
+        let licence = package["license"].as_str().unwrap_or("none");
+        if !is_allowed(licence, &allowed) {
+            complaints
+                .push(format!("{}: licence `{licence}` is not in deny.toml", package["name"]));
+        }
+    }
+    Ok(())
+}
+
+/// `(A OR B) AND C`, with `/` as the old spelling of OR: one of each group must be allowed.
+fn is_allowed(licence: &str, allowed: &[&str]) -> bool {
+    let plain = licence.replace(['(', ')'], "").replace('/', " OR ");
+    plain.split(" AND ").all(|group| group.split(" OR ").any(|name| allowed.contains(&name.trim())))
+}
+
 /// The keys of one table of a manifest.
 fn section(manifest: &str, header: &str) -> Vec<String> {
     manifest
@@ -196,6 +228,15 @@ mod tests {
     fn sections_end_at_the_next_header() {
         let manifest = "[a]\nx = 1\n\n[dependencies]\n# why\nbytes.workspace = true\nzip = \"9\"\n\n[b]\ny = 2\n";
         assert_eq!(section(manifest, "[dependencies]"), ["bytes", "zip"]);
+    }
+
+    #[test]
+    fn licences_are_read_as_expressions() {
+        let allowed = ["MIT", "Unicode-3.0"];
+        assert!(is_allowed("MIT/Apache-2.0", &allowed));
+        assert!(is_allowed("(MIT OR Apache-2.0) AND Unicode-3.0", &allowed));
+        assert!(!is_allowed("MIT AND GPL-3.0", &allowed));
+        assert!(!is_allowed("none", &allowed));
     }
 
     #[test]

@@ -172,7 +172,8 @@ impl Error {
                 "`frazil inspect` lists what is there; `--task` chooses another head".into()
             }
             Self::NotBert(_) => {
-                "`frazil inspect` lists what is there; `--names tf` exports it as it is".into()
+                "`frazil inspect` lists what is there; its `--npz OUT` extracts any variables"
+                    .into()
             }
             _ => return None,
         })
