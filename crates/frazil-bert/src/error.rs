@@ -167,7 +167,6 @@ impl Error {
                 "leave the MLM head out with `--task encoder`, or tie the matrices first".into()
             }
             Self::NoSuchHead { .. } => "`--task encoder` leaves the head out".into(),
-            Self::NotBert(_) => "`frazil inspect` lists what is there".into(),
             Self::Missing { .. } => {
                 "`frazil inspect` lists what is there; `--task` chooses another head".into()
             }

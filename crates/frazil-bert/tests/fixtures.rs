@@ -1,5 +1,7 @@
 //! Names, heads and configurations of real checkpoints: TensorFlow 1.11 to 1.15, Google's own.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+
 use frazil_bert::names::{self, Head};
 use frazil_bert::{BertConfig, Inventory};
 use frazil_tensor::testing::shared;

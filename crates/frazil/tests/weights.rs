@@ -1,6 +1,7 @@
 //! Weights carried from checkpoint to Hugging Face's and PopART's names and back, bit for bit.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use std::path::{Path, PathBuf};
 
@@ -350,4 +351,28 @@ fn values_beyond_half_precision_are_told() {
     let report = export(&to, &folder.path().join("x.safetensors"), &options).unwrap();
     let note = "1 values of `bert.pooler.dense.bias` are beyond float16's range";
     assert!(report.notes.iter().any(|n| n == note), "{:?}", report.notes);
+}
+
+#[test]
+fn what_is_no_bert_is_written_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("other.ckpt");
+    let mut writer = BundleWriter::create(&from, WriteOptions::default()).unwrap();
+    let w = Tensor::from_vec([2, 2], vec![1f32, 2., 3., 4.]).unwrap();
+    let step = Tensor::from_vec([], vec![7i64]).unwrap();
+    for (name, tensor) in [("dense/w", &w), ("dense/w/Momentum", &w), ("global_step", &step)] {
+        writer.add(name, tensor).unwrap();
+    }
+    writer.finish().unwrap();
+    let file = folder.path().join("x.npz");
+    let report = export(&from, &file, &Default::default()).unwrap();
+    assert_eq!((report.written.len(), report.left_out.len()), (1, 2));
+    assert!(report.notes[0].starts_with("these are not the weights of a BERT"), "{report:?}");
+    let all = export_weights::Options { slots: true, ..Default::default() };
+    assert_eq!(export(&from, &file, &all).unwrap().left_out, []);
+    assert_eq!(same(&open(&from), &Npz::open(&file).unwrap()), 3);
+    let squad = export_weights::Options { task: Some(Head::Squad), ..Default::default() };
+    let error = export(&from, &file, &squad).unwrap_err();
+    assert!(matches!(&error, Error::Bert(frazil::bert::Error::NotBert(_))), "{error}");
+    assert!(import(&from, &folder.path().join("tf/"), &Default::default()).is_err());
 }

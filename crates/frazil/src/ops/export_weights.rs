@@ -109,6 +109,7 @@ pub fn export_weights(
         scope: options.scope.as_deref(),
         config: options.config.as_deref(),
         heads: None,
+        any: options.names == Names::Tf && options.task.is_none(),
     })?;
     let mut left = LeftOuts::default();
     for ignored in &model.translation.ignored {
@@ -132,7 +133,7 @@ pub fn export_weights(
         (Names::Tf, head) => tf_rows(&model, &canonical, head, options, &mut left)?,
         (Names::HuggingFace, head) => {
             let head = head.unwrap_or(Head::Encoder);
-            let config = &model.config.config;
+            let config = &model.bert()?.config;
             let wanted =
                 huggingface::Options { keep_pooler: options.keep_pooler, dtype: options.dtype };
             let plan = huggingface::plan(&model.infos, config, head, model.labels(), &wanted)?;
@@ -149,7 +150,7 @@ pub fn export_weights(
                 moments: options.slots,
                 ..options.popart.clone()
             };
-            let plan = popart::plan(canonical.infos(), &model.config.config, head, &wanted)?;
+            let plan = popart::plan(canonical.infos(), &model.bert()?.config, head, &wanted)?;
             if let Some((first, second)) = plan.moments {
                 model.notes.push(format!("moments: `{first}` is the first, `{second}` the second"));
             }
@@ -269,13 +270,15 @@ fn tf_rows(
     options: &Options,
     left: &mut LeftOuts,
 ) -> Result<Vec<Row>> {
-    let config = &model.config.config;
     let heads = match head {
         Some(head) => vec![head],
         None => model.heads().into_iter().chain([Head::Encoder]).collect(),
     };
-    for head in &heads {
-        let report = frazil_bert::inventory::report(&model.infos, config, *head);
+    // What is no BERT cannot be incomplete.
+    let measure =
+        model.config.iter().flat_map(|known| heads.iter().map(move |head| (known, *head)));
+    for (known, head) in measure {
+        let report = frazil_bert::inventory::report(&model.infos, &known.config, head);
         if let Some(wrong) = report.wrong.first() {
             return Err(Error::Bert(frazil_bert::Error::Shape {
                 name: wrong.name.clone(),
@@ -311,7 +314,7 @@ fn tf_rows(
             _ => row,
         });
     }
-    let from_graph = model.weights.located.kind == Kind::Graph;
+    let from_graph = model.weights.located.kind == Kind::Graph && model.config.is_some();
     for info in &model.translation.unexpected {
         if from_graph {
             left.add("constant of the graph, no variable of BERT", &info.name);
@@ -472,7 +475,7 @@ fn make_folder(output: &Path) -> Result<()> {
 fn write_beside(model: &mut Model, output: &Path, head: Head) -> Result<Vec<PathBuf>> {
     let folder = output.parent().unwrap_or(Path::new(""));
     let mut written = Vec::new();
-    let config = &model.config;
+    let config = model.bert()?;
     let target = folder.join("config.json");
     let same = |path: &PathBuf| path.canonicalize().ok() == target.canonicalize().ok();
     match &config.path {

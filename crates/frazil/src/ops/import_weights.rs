@@ -87,6 +87,7 @@ pub fn import_weights(
         scope: options.scope.as_deref(),
         config: options.config.as_deref(),
         heads: options.heads,
+        any: false,
     })?;
     let heads = match options.task {
         Some(head) => vec![head],
@@ -157,7 +158,7 @@ fn prefix_of(output: &Path) -> PathBuf {
 fn complete(model: &Model, heads: &[Head]) -> Result<Vec<String>> {
     let mut forgiven = Vec::new();
     for head in heads.iter().chain([&Head::Encoder]) {
-        let report = frazil_bert::inventory::report(&model.infos, &model.config.config, *head);
+        let report = frazil_bert::inventory::report(&model.infos, &model.bert()?.config, *head);
         if let Some(wrong) = report.wrong.first() {
             return Err(Error::Bert(frazil_bert::Error::Shape {
                 name: wrong.name.clone(),
@@ -243,7 +244,7 @@ fn rows(model: &Model, options: &Options, heads: &[Head], left: &mut LeftOuts) -
 
 fn write_beside(model: &Model, prefix: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
     let config = folder.join("bert_config.json");
-    model.config.config.write(&config)?;
+    model.bert()?.config.write(&config)?;
     let mut written = vec![config];
     CheckpointState::new(prefix).write(folder)?;
     written.push(folder.join("checkpoint"));

@@ -18,7 +18,8 @@ pub(crate) struct Model {
     pub translation: Translation,
     /// Canonical variables.
     pub infos: Vec<TensorInfo>,
-    pub config: Configuration,
+    /// None for weights that are no whole BERT.
+    pub config: Option<Configuration>,
     /// Remarks for the report.
     pub notes: Vec<String>,
 }
@@ -91,6 +92,8 @@ pub(crate) struct Request<'a> {
     pub scope: Option<&'a str>,
     pub config: Option<&'a Path>,
     pub heads: Option<usize>,
+    /// Takes weights that are no BERT, too.
+    pub any: bool,
 }
 
 impl Model {
@@ -109,18 +112,17 @@ impl Model {
                 .push(format!("there are more models, under scope `{others}`; this is the root's"));
         }
         let infos = translation.infos();
-        let shapes = translation.from_shapes()?;
-        let mut config = configuration(request, &weights, translation.naming, &shapes, &mut notes)?;
-        if let Some(heads) = request.heads {
-            config.config.num_attention_heads = heads;
-            config.config.check()?;
-        } else if config.path.is_none() {
-            notes.push(format!(
-                "no bert_config.json was found: the sizes are those of the variables, \
-                 num_attention_heads {} is a guess",
-                config.config.num_attention_heads
-            ));
-        }
+        let config = match translation.from_shapes() {
+            Ok(shapes) => {
+                let naming = translation.naming;
+                Some(configuration(request, &weights, naming, &shapes, &mut notes)?)
+            }
+            Err(error) if request.any => {
+                notes.push(format!("{error}; the tensors are written as they are"));
+                None
+            }
+            Err(error) => return Err(error.into()),
+        };
         Ok(Self { weights, translation, infos, config, notes })
     }
 
@@ -132,8 +134,14 @@ impl Model {
             path: self.weights.located.path.clone(),
             naming: self.translation.naming,
             rules: self.translation.rules.clone(),
-            config: self.config.path.clone(),
+            config: self.config.as_ref().and_then(|config| config.path.clone()),
         }
+    }
+
+    /// The configuration; an error if the weights are no whole BERT.
+    pub fn bert(&self) -> Result<&Configuration> {
+        let missing = || frazil_bert::Error::NotBert("they are incomplete".into());
+        Ok(self.config.as_ref().ok_or_else(missing)?)
     }
 
     /// Classes of the classifier, as its variables have them.
@@ -164,7 +172,8 @@ impl Model {
 
     /// Every head of which some variable is there, the encoder aside.
     pub fn heads(&self) -> Vec<Head> {
-        let inventory = inventory::Inventory::new(&self.translation, Some(&self.config.config));
+        let config = self.config.as_ref().map(|config| &config.config);
+        let inventory = inventory::Inventory::new(&self.translation, config);
         let heads = inventory.heads.iter().map(|report| report.head);
         heads.filter(|head| *head != Head::Encoder).collect()
     }
@@ -188,7 +197,18 @@ fn configuration(
 ) -> Result<Configuration> {
     let beside = || weights.located.beside(&["bert_config.json", "config.json"]);
     let Some(path) = request.config.map(Path::to_path_buf).or_else(beside) else {
-        return Ok(Configuration { config: shapes.config.clone(), labels: None, path: None });
+        let mut config = shapes.config.clone();
+        if let Some(heads) = request.heads {
+            config.num_attention_heads = heads;
+            config.check()?;
+        } else if shapes.guessed.contains(&"num_attention_heads") {
+            notes.push(format!(
+                "no bert_config.json was found: the sizes are those of the variables, \
+                 num_attention_heads {} is a guess",
+                config.num_attention_heads
+            ));
+        }
+        return Ok(Configuration { config, labels: None, path: None });
     };
     let (mut config, labels) = read_config(&path, notes)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -221,6 +241,10 @@ fn configuration(
     if !config.defaulted.is_empty() {
         let keys = config.defaulted.join("`, `");
         notes.push(format!("{name} leaves `{keys}` to the defaults"));
+    }
+    if let Some(heads) = request.heads {
+        config.num_attention_heads = heads;
+        config.check()?;
     }
     Ok(Configuration { config, labels, path: Some(path) })
 }
