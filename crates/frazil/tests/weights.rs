@@ -1,7 +1,6 @@
 //! Weights carried from checkpoint to Hugging Face's and PopART's names and back, bit for bit.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
-#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use std::path::{Path, PathBuf};
 
