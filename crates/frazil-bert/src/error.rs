@@ -170,10 +170,6 @@ impl Error {
             Self::Missing { .. } => {
                 "`frazil inspect` lists what is there; `--task` chooses another head".into()
             }
-            Self::NotBert(_) => {
-                "`frazil inspect` lists what is there; its `--npz OUT` extracts any variables"
-                    .into()
-            }
             _ => return None,
         })
     }

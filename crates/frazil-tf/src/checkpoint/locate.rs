@@ -43,6 +43,14 @@ pub(super) fn locate(path: &Path) -> Result<Found> {
     Err(Error::NoCheckpoint { prefix: prefix.into(), near })
 }
 
+/// The prefix of the checkpoint that `path` means: a prefix, one of its files, or a folder that
+/// has one checkpoint or says which is the newest. Nothing is opened but the file `checkpoint`.
+pub fn find(path: impl AsRef<Path>) -> Result<PathBuf> {
+    Ok(match locate(path.as_ref())? {
+        Found::V2(prefix) | Found::V1(prefix, _) => prefix,
+    })
+}
+
 /// The newest checkpoint of a folder, or the only one.
 fn in_folder(folder: &Path) -> Result<Found> {
     if let Some(state) = CheckpointState::read(folder)? {

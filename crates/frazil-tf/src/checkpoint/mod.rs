@@ -25,7 +25,7 @@ pub use crate::bundle::Unreadable;
 use crate::bundle::{Bundle, Place};
 use crate::checkpoint_v1::CheckpointV1;
 use locate::Found;
-pub use locate::prefixes_in;
+pub use locate::{find, prefixes_in};
 pub use objects::{ObjectName, ObjectNames};
 pub use verify::{Fault, Verification};
 

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use frazil_tf::checkpoint_state::CheckpointState;
+use frazil_tf::checkpoint;
 
-use super::locate::{Kind, Located, Need, is_checkpoint, of_file, parent, without};
+use super::locate::{Kind, Located, Need, of_file, parent};
 use crate::{Error, Result};
 
 /// The model in a folder, in the order in which TensorFlow's own tools look: a SavedModel, the
@@ -20,7 +20,7 @@ pub(super) fn locate(folder: &Path, need: Need) -> Result<Located> {
     if has("checkpoint") && folder.join("checkpoint").is_file() {
         return by_state(folder, &folder.join("checkpoint"));
     }
-    if let Some(found) = by_index(folder, &names) {
+    if let Some(found) = by_index(folder) {
         return Ok(found);
     }
     if has("model.safetensors.index.json") || has("model.safetensors") {
@@ -37,38 +37,29 @@ pub(super) fn locate(folder: &Path, need: Need) -> Result<Located> {
     })
 }
 
-/// The checkpoint that a `checkpoint` file names. Paths in it are those of the machine that
-/// wrote it: one that is absolute and gone is looked for beside the file.
+/// The checkpoint that a `checkpoint` file names.
 pub(super) fn by_state(folder: &Path, state: &Path) -> Result<Located> {
-    let Some(read) = CheckpointState::read(folder)? else {
-        return Err(Error::NotFound { path: state.to_path_buf(), near: Vec::new() });
-    };
-    let named = read.model_checkpoint_path;
-    let beside = folder.join(named.file_name().unwrap_or_default());
-    let candidates = [named, beside];
-    let there = |prefix: &PathBuf| prefix.is_file() || is_checkpoint(prefix);
-    let prefix = candidates.iter().find(|prefix| there(prefix)).unwrap_or(&candidates[0]);
+    let prefix = checkpoint::find(folder)?;
     let note = format!("`{}` names `{}`", state.display(), prefix.display());
     Ok(Located::new(Kind::Checkpoint, prefix).note(note))
 }
 
-/// The only `.index`, or the one with the highest step.
-fn by_index(folder: &Path, names: &[String]) -> Option<Located> {
-    let mut prefixes: Vec<&str> =
-        names.iter().filter_map(|name| name.strip_suffix(".index")).collect();
+/// The only checkpoint, or the one with the highest step.
+fn by_index(folder: &Path) -> Option<Located> {
+    let mut prefixes = checkpoint::prefixes_in(folder);
     prefixes.sort_by_key(|prefix| step(prefix));
     let newest = prefixes.pop()?;
-    let path = folder.join(newest);
-    let mut note = format!("found the checkpoint `{}`", path.display());
+    let mut note = format!("found the checkpoint `{}`", newest.display());
     if !prefixes.is_empty() {
         note.push_str(&format!(", the newest of {}; name another to see it", prefixes.len() + 1));
     }
-    Some(Located::new(Kind::Checkpoint, path).note(note))
+    Some(Located::new(Kind::Checkpoint, newest).note(note))
 }
 
 /// `27` of `model.ckpt-27`.
-fn step(prefix: &str) -> u64 {
-    prefix.rsplit('-').next().and_then(|step| step.parse().ok()).unwrap_or(0)
+fn step(prefix: &Path) -> u64 {
+    let name = prefix.file_name().unwrap_or_default().to_string_lossy();
+    name.rsplit('-').next().and_then(|step| step.parse().ok()).unwrap_or(0)
 }
 
 fn is_model_file(name: &str) -> bool {
@@ -114,20 +105,13 @@ pub(super) fn entries(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A MetaGraph's checkpoint: the same name without `.meta`.
+/// A MetaGraph's checkpoint: the one of the same name, else the only one beside it, as for
+/// `bert_model_dyn.ckpt.meta` beside `bert_model.ckpt.index`.
 pub(crate) fn checkpoint_of_meta(meta: &Path) -> Option<PathBuf> {
-    let prefix = without(meta, ".meta");
-    if prefix != meta && is_checkpoint(&prefix) {
-        return Some(prefix);
-    }
-    // `bert_model_dyn.ckpt.meta` beside `bert_model.ckpt.index`: take it if it is the only one.
-    let folder = parent(meta);
-    let names = entries(folder);
-    let mut prefixes = names.iter().filter_map(|name| name.strip_suffix(".index"));
-    match (prefixes.next(), prefixes.next()) {
-        (Some(only), None) => Some(folder.join(only)),
+    checkpoint::find(meta).ok().or_else(|| match checkpoint::prefixes_in(parent(meta)).as_slice() {
+        [only] => Some(only.clone()),
         _ => None,
-    }
+    })
 }
 
 #[cfg(test)]
@@ -136,10 +120,12 @@ mod tests {
 
     #[test]
     fn the_highest_step_wins() {
-        let names: Vec<String> =
-            ["model.ckpt-9.index", "model.ckpt-100.index", "x"].map(String::from).into();
-        let found = by_index(Path::new("d"), &names).unwrap();
-        assert_eq!(found.path, Path::new("d/model.ckpt-100"));
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["model.ckpt-9.index", "model.ckpt-100.index", "x"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let found = by_index(folder.path()).unwrap();
+        assert_eq!(found.path, folder.path().join("model.ckpt-100"));
         assert!(found.notes[0].contains("newest of 2"), "{:?}", found.notes);
     }
 }

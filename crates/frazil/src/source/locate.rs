@@ -1,10 +1,11 @@
 //! From a path, as a user types it, to the thing that is meant.
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use frazil_tensor::file;
+use frazil_tf::checkpoint;
 use frazil_tf::sniff::{self, Content};
 use frazil_tf::tfrecord::RecordReader;
 use tempfile::TempDir;
@@ -130,14 +131,17 @@ pub fn locate(path: impl AsRef<Path>, need: Need) -> Result<Located> {
     Ok(found)
 }
 
-/// A file, by its content; `.data-…` alone has none to speak of and goes by its name.
+/// A file, by its content; `.data-…` has none to speak of and goes by its name.
 pub(super) fn of_file(path: &Path, need: Need) -> Result<Located> {
-    if let Some(prefix) = prefix_of_data(path) {
-        return Ok(Located::new(Kind::Checkpoint, prefix));
+    let is_data = |name: &OsStr| name.to_string_lossy().contains(".data-");
+    if path.file_name().is_some_and(is_data)
+        && let Some(found) = of_checkpoint(path)?
+    {
+        return Ok(found);
     }
     let bytes = file::map(path)?;
     let located = match sniff::of(&bytes) {
-        Content::Sstable => Located::new(Kind::Checkpoint, without(path, ".index")),
+        Content::Sstable => Located::new(Kind::Checkpoint, checkpoint::find(path)?),
         Content::GraphDef(_) => Located::new(Kind::Graph, path),
         Content::MetaGraphDef(_) => Located::new(Kind::MetaGraph, path),
         Content::SavedModel(_) => Located::new(Kind::SavedModel, parent(path)),
@@ -151,22 +155,23 @@ pub(super) fn of_file(path: &Path, need: Need) -> Result<Located> {
     Ok(located)
 }
 
+/// The checkpoint that a path is a part of; an error if it is one of which the index is missing.
+fn of_checkpoint(path: &Path) -> Result<Option<Located>> {
+    match checkpoint::find(path) {
+        Ok(prefix) => Ok(Some(Located::new(Kind::Checkpoint, prefix))),
+        Err(error @ frazil_tf::Error::NoIndex { .. }) => Err(error.into()),
+        Err(_) => Ok(None),
+    }
+}
+
 /// No such file: perhaps the common part of a checkpoint's file names.
 fn of_prefix(prefix: &Path) -> Result<Located> {
-    if is_checkpoint(prefix) {
-        return Ok(Located::new(Kind::Checkpoint, prefix));
+    if let Some(found) = of_checkpoint(prefix)? {
+        return Ok(found);
     }
     let names = folder::entries(parent(prefix));
     let stem = prefix.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    // `.data-…` without `.index`, and a first-format checkpoint in shards `-00000-of-00002`:
-    // the checkpoint reader knows both and says what is missing.
-    if names.iter().any(|name| {
-        name.strip_prefix(&stem)
-            .is_some_and(|rest| is_shard(rest.strip_prefix(".data").unwrap_or(rest)))
-    }) {
-        return Ok(Located::new(Kind::Checkpoint, prefix));
-    }
-    let meta = appended(prefix, ".meta");
+    let meta = prefix.with_file_name(format!("{stem}.meta"));
     if meta.is_file() {
         let note = format!("only `{}` is there: a graph without values", meta.display());
         return Ok(Located::new(Kind::MetaGraph, meta).note(note));
@@ -226,60 +231,10 @@ fn has_records(path: &Path) -> bool {
     reader.as_mut().and_then(Iterator::next).is_some_and(|record| record.is_ok())
 }
 
-/// `model.ckpt` of `model.ckpt.data-00000-of-00001`.
-fn prefix_of_data(path: &Path) -> Option<PathBuf> {
-    let name = path.file_name()?.to_str()?;
-    let (stem, shard) = name.rsplit_once(".data")?;
-    is_shard(shard).then(|| path.with_file_name(stem))
-}
-
-/// `-00000-of-00001`.
-fn is_shard(text: &str) -> bool {
-    let digits = |text: &str| text.len() == 5 && text.bytes().all(|b| b.is_ascii_digit());
-    text.strip_prefix('-')
-        .and_then(|rest| rest.split_once("-of-"))
-        .is_some_and(|(shard, of)| digits(shard) && digits(of))
-}
-
-/// The path with `ending` after its whole name, dots and all.
-pub(crate) fn appended(path: &Path, ending: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(ending);
-    name.into()
-}
-
-/// Whether a second-format checkpoint has that prefix.
-pub(crate) fn is_checkpoint(prefix: &Path) -> bool {
-    appended(prefix, ".index").is_file()
-}
-
-/// The path without `ending`, if it has it.
-pub(super) fn without(path: &Path, ending: &str) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    match name.strip_suffix(ending) {
-        Some(stem) if !stem.is_empty() => path.with_file_name(stem),
-        _ => path.to_path_buf(),
-    }
-}
-
 /// The folder that a path lies in.
 pub(super) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_of_a_checkpoint_name_its_prefix() {
-        let data = Path::new("a/model.ckpt-27.data-00000-of-00001");
-        assert_eq!(prefix_of_data(data), Some("a/model.ckpt-27".into()));
-        assert_eq!(prefix_of_data(Path::new("a/model.data-1-of-2")), None);
-        assert_eq!(without(Path::new("a/m.ckpt.index"), ".index"), Path::new("a/m.ckpt"));
-        assert_eq!(appended(Path::new("a/m.ckpt"), ".meta"), Path::new("a/m.ckpt.meta"));
     }
 }

@@ -15,5 +15,4 @@ pub use locate::{Kind, Located, Need, locate};
 pub use weights::{Options, Weights, open_weights};
 
 pub(crate) use folder::checkpoint_of_meta;
-pub(crate) use locate::{appended, is_checkpoint};
 pub(crate) use weights::store_of;

@@ -5,13 +5,14 @@ use std::path::Path;
 use frazil_tensor::npy::Npz;
 use frazil_tensor::safetensors::SafeTensors;
 use frazil_tensor::{StoreError, Tensor, TensorInfo, TensorStore};
+use frazil_tf::bundle;
 use frazil_tf::checkpoint::{self, Checkpoint};
 use frazil_tf::graph_def::{self, GraphConsts};
 use frazil_tf::proto::GraphDef;
 use frazil_tf::saved_model::SavedModelDir;
 
 use super::folder::checkpoint_of_meta;
-use super::locate::{Kind, Located, Need, is_checkpoint, locate};
+use super::locate::{Kind, Located, Need, locate};
 use crate::{Error, Result};
 
 /// How to open.
@@ -83,7 +84,7 @@ pub(crate) fn store_of(located: &Located, options: &Options) -> Result<Box<dyn T
         Kind::SavedModel => {
             let model = SavedModelDir::open(path)?;
             let prefix = model.variables_prefix();
-            if is_checkpoint(&prefix) {
+            if bundle::index_path(&prefix).is_file() {
                 Box::new(checkpoint(&prefix)?)
             } else {
                 let graphs = &model.proto().meta_graphs;

@@ -18,7 +18,7 @@ use frazil_tensor::{DType, TensorInfo, TensorStore};
 use frazil_tf::checkpoint::{Checkpoint, Version};
 use frazil_tf::proto::{MetaGraphDef, SignatureDef};
 use frazil_tf::saved_model::SavedModelDir;
-use frazil_tf::{dtype, graph_def, meta_graph};
+use frazil_tf::{bundle, dtype, graph_def, meta_graph};
 use serde::Serialize;
 
 pub use graph::GraphReport;
@@ -186,7 +186,7 @@ pub fn inspect(path: &Path, options: &Options) -> Result<Report> {
             for meta_graph in &model.proto().meta_graphs {
                 report.add_meta_graph(meta_graph);
             }
-            if source::is_checkpoint(&model.variables_prefix()) {
+            if bundle::index_path(&model.variables_prefix()).is_file() {
                 report.add_checkpoint(&model.variables_prefix(), &located, options)?;
             }
         }
@@ -338,8 +338,7 @@ fn missing_data(checkpoint: &Checkpoint) -> Vec<PathBuf> {
         return Vec::new();
     }
     let shards = checkpoint.shards();
-    let file =
-        |shard| source::appended(checkpoint.prefix(), &format!(".data-{shard:05}-of-{shards:05}"));
+    let file = |shard| bundle::data_path(checkpoint.prefix(), shard, shards);
     (0..shards).map(file).filter(|path| !path.exists()).collect()
 }
 
