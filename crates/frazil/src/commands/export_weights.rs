@@ -6,10 +6,9 @@ use std::path::PathBuf;
 use anyhow::Result;
 use frazil::bert::names::{Head, popart};
 use frazil::ops::export_weights::{LeftOut, Names, Options, Report, Source, export_weights};
-use frazil::source;
 use frazil::tensor::DType;
 
-use super::progress::Progress;
+use super::flags::Flags;
 use super::table::{size, thousands};
 use crate::cli::Outcome;
 
@@ -70,15 +69,8 @@ pub struct Args {
     /// PopART: type of the optimizer's first moments; second moments are float32
     #[arg(long, value_name = "TYPE", value_parser = dtype, default_value = "float32")]
     lamb_m_dtype: DType,
-    /// Read files whose checksums are wrong
-    #[arg(long)]
-    no_checksum: bool,
-    /// Print the report as JSON
-    #[arg(long)]
-    json: bool,
-    /// No progress
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    flags: Flags,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -133,19 +125,14 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
             first_moment_dtype: args.lamb_m_dtype,
             ..popart::Options::default()
         },
-        source: source::Options { verify_checksums: !args.no_checksum },
+        source: args.flags.source(),
     };
-    let progress = Progress::new("writing", "tensors", args.quiet);
+    let progress = args.flags.progress("writing");
     let report = export_weights(&args.src, &args.output, &options, &mut |done, total| {
         progress.at(done as u64, total as u64);
     })?;
     progress.finish();
-    if args.json {
-        serde_json::to_writer_pretty(&mut *out, &report)?;
-        writeln!(out)?;
-    } else {
-        print(&report, out)?;
-    }
+    args.flags.print(&report, out, print)?;
     Ok(Outcome::Done)
 }
 

@@ -6,11 +6,10 @@ use std::path::PathBuf;
 use anyhow::Result;
 use frazil::bert::names::Head;
 use frazil::ops::import_weights::{Options, Report, import_weights};
-use frazil::source;
 use frazil::tensor::DType;
 
 use super::export_weights::{dtype, print_left_out, print_source};
-use super::progress::Progress;
+use super::flags::Flags;
 use super::table::{size, thousands};
 use crate::cli::Outcome;
 
@@ -47,15 +46,8 @@ pub struct Args {
     /// Cast the weights: float32, float16, bfloat16 or float64
     #[arg(long, value_name = "TYPE", value_parser = dtype)]
     dtype: Option<DType>,
-    /// Read files whose checksums are wrong
-    #[arg(long)]
-    no_checksum: bool,
-    /// Print the report as JSON
-    #[arg(long)]
-    json: bool,
-    /// No progress
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    flags: Flags,
 }
 
 pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
@@ -66,19 +58,14 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
         heads: args.heads.map(|n| n as usize),
         slots: args.slots,
         dtype: args.dtype,
-        source: source::Options { verify_checksums: !args.no_checksum },
+        source: args.flags.source(),
     };
-    let progress = Progress::new("writing", "tensors", args.quiet);
+    let progress = args.flags.progress("writing");
     let report = import_weights(&args.src, &args.output, &options, &mut |done, total| {
         progress.at(done as u64, total as u64);
     })?;
     progress.finish();
-    if args.json {
-        serde_json::to_writer_pretty(&mut *out, &report)?;
-        writeln!(out)?;
-    } else {
-        print(&report, out)?;
-    }
+    args.flags.print(&report, out, print)?;
     Ok(Outcome::Done)
 }
 

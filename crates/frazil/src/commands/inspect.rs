@@ -9,8 +9,9 @@ use frazil::bert::names::Head;
 use frazil::ops::inspect::{
     self, GraphReport, Options, RecordsReport, Report, TaggedGraph, TensorReport,
 };
-use frazil::source::{self, Kind};
+use frazil::source::Kind;
 
+use super::flags::Flags;
 use super::table::{Table, size, thousands};
 use crate::cli::Outcome;
 
@@ -35,35 +36,25 @@ pub struct Args {
     /// List everything: optimizer slots, a graph's variables, all outputs, sizes and op types
     #[arg(long)]
     all: bool,
-    /// Print the report as JSON
-    #[arg(long)]
-    json: bool,
-    /// Read files whose checksums are wrong
-    #[arg(long)]
-    no_checksum: bool,
+    #[command(flatten)]
+    flags: Flags,
 }
 
 pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
-    let options = Options {
-        tensors: args.tensors,
-        npz: args.npz,
-        source: source::Options { verify_checksums: !args.no_checksum },
-    };
+    let options = Options { tensors: args.tensors, npz: args.npz, source: args.flags.source() };
     let report = inspect::inspect(&args.path, &options)?;
-    if args.json {
-        serde_json::to_writer_pretty(&mut *out, &report)?;
-        writeln!(out)?;
-        return Ok(Outcome::Done);
-    }
-    if options.tensors.is_empty() {
-        print(&report, args.all, out)?;
-    }
-    for tensor in &report.tensors {
-        print_tensor(tensor, out)?;
-    }
-    if let Some(npz) = &report.npz {
-        writeln!(out, "wrote `{}`", npz.display())?;
-    }
+    args.flags.print(&report, out, |report, out| {
+        if report.tensors.is_empty() {
+            print(report, args.all, out)?;
+        }
+        for tensor in &report.tensors {
+            print_tensor(tensor, out)?;
+        }
+        if let Some(npz) = &report.npz {
+            writeln!(out, "wrote `{}`", npz.display())?;
+        }
+        Ok(())
+    })?;
     Ok(Outcome::Done)
 }
 

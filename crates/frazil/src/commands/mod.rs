@@ -2,6 +2,7 @@
 
 pub mod demo;
 pub mod export_weights;
+mod flags;
 pub mod import_weights;
 pub mod inspect;
 mod progress;

@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use frazil::bert::names::Head;
 use frazil::ops::verify_weights::{self, MARGIN, Options, Report, Side, verify_weights};
-use frazil::source;
 
-use super::progress::Progress;
+use super::flags::Flags;
 use super::table::Table;
 use crate::cli::Outcome;
 
@@ -40,15 +39,8 @@ pub struct Args {
     /// Largest |a-b|² / (|a||b| + 1e-8) that counts as equal
     #[arg(long, default_value_t = MARGIN)]
     margin: f64,
-    /// Read files whose checksums are wrong
-    #[arg(long)]
-    no_checksum: bool,
-    /// Print the report as JSON
-    #[arg(long)]
-    json: bool,
-    /// No progress
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    flags: Flags,
 }
 
 pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
@@ -58,7 +50,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
         task: args.task.or(default_task),
         config: args.config,
         margin: args.margin,
-        source: source::Options { verify_checksums: !args.no_checksum },
+        source: args.flags.source(),
     };
     let Some(a) = args.chkpt_path.or(args.a) else {
         return Err(frazil::Error::Usage {
@@ -68,17 +60,12 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
         .into());
     };
     let b = args.frozen_path.or(args.b);
-    let progress = Progress::new("comparing", "tensors", args.quiet);
+    let progress = args.flags.progress("comparing");
     let report = verify_weights(&a, b.as_deref(), &options, &mut |done, total| {
         progress.at(done as u64, total as u64);
     })?;
     progress.finish();
-    if args.json {
-        serde_json::to_writer_pretty(&mut *out, &report)?;
-        writeln!(out)?;
-    } else {
-        print(&report, out)?;
-    }
+    args.flags.print(&report, out, print)?;
     Ok(if report.equal { Outcome::Done } else { Outcome::CheckFailed })
 }
 

@@ -1,0 +1,48 @@
+//! The flags that every command over weights has, and what they do.
+
+use std::io::Write;
+
+use anyhow::Result;
+use frazil::source;
+use serde::Serialize;
+
+use super::progress::Progress;
+
+#[derive(clap::Args)]
+pub struct Flags {
+    /// Read files whose checksums are wrong
+    #[arg(long)]
+    no_checksum: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+    /// No progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+impl Flags {
+    /// How sources are opened.
+    pub fn source(&self) -> source::Options {
+        source::Options { verify_checksums: !self.no_checksum }
+    }
+
+    /// Progress over tensors.
+    pub fn progress(&self, what: &'static str) -> Progress {
+        Progress::new(what, "tensors", self.quiet)
+    }
+
+    /// Prints the report, as JSON or by `plain`.
+    pub fn print<R: Serialize>(
+        &self,
+        report: &R,
+        out: &mut dyn Write,
+        plain: impl FnOnce(&R, &mut dyn Write) -> Result<()>,
+    ) -> Result<()> {
+        if self.json {
+            serde_json::to_writer_pretty(&mut *out, report)?;
+            return Ok(writeln!(out)?);
+        }
+        plain(report, out)
+    }
+}
