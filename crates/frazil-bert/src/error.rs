@@ -170,6 +170,9 @@ impl Error {
             Self::Missing { .. } => {
                 "`frazil inspect` lists what is there; `--task` chooses another head".into()
             }
+            Self::NotBert(_) => {
+                "`frazil inspect` lists what is there; `--names tf` exports it as it is".into()
+            }
             _ => return None,
         })
     }
