@@ -43,6 +43,8 @@ pub struct Archive {
     members: Vec<Member>,
     /// Where each member is in the zip's own list, which has folders as well.
     indices: Vec<usize>,
+    /// Positions in `members`, sorted by name.
+    by_name: Vec<usize>,
 }
 
 impl Archive {
@@ -75,7 +77,7 @@ impl Archive {
             return Err(Error::Zip { reason: "two members lie over each other".into() });
         }
         let metadata = zip.metadata();
-        let (mut members, mut indices) = (Vec::new(), Vec::new());
+        let (mut members, mut indices): (Vec<Member>, Vec<usize>) = (Vec::new(), Vec::new());
         for index in 0..metadata.len() {
             let entry = metadata.entry(index).map_err(damaged)?;
             let name = entry.name().map_err(damaged)?.into_owned();
@@ -88,7 +90,9 @@ impl Archive {
             members.push(Member { name, size: entry.size(), compressed: entry.compressed_size() });
             indices.push(index);
         }
-        Ok(Self { path: path.to_path_buf(), map, zip, members, indices })
+        let mut by_name: Vec<usize> = (0..members.len()).collect();
+        by_name.sort_by(|&a, &b| members[a].name.cmp(&members[b].name));
+        Ok(Self { path: path.to_path_buf(), map, zip, members, indices, by_name })
     }
 
     /// All files, in the archive's order. Folders are not listed.
@@ -137,8 +141,11 @@ impl Archive {
     }
 
     fn position(&self, name: &str) -> Result<usize> {
-        let at = self.members.iter().position(|member| member.name == name);
-        at.ok_or_else(|| Error::NoMember { name: name.to_owned() })
+        let name_at = |&at: &usize| self.members[at].name.as_str().cmp(name);
+        match self.by_name.binary_search_by(name_at) {
+            Ok(found) => Ok(self.by_name[found]),
+            Err(_) => Err(Error::NoMember { name: name.to_owned() }),
+        }
     }
 
     /// A member's content, if its directory entry makes sense.

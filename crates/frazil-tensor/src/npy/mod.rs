@@ -19,6 +19,11 @@ use crate::{DType, Error, Result, Shape, Tensor, file};
 
 pub use self::npz::{Npz, NpzWriter};
 
+/// What the strings of any array may take in memory beside their bytes, and on top of that for
+/// each byte.
+const STRINGS_FREE: usize = 32 << 20;
+const STRINGS_PER_BYTE: usize = 2;
+
 /// The array in the `.npy` file `path`, on mapped memory.
 pub fn open(path: impl AsRef<Path>) -> Result<Tensor> {
     let path = path.as_ref();
@@ -94,34 +99,41 @@ fn decode(header: &Header, data: Bytes) -> Result<Tensor, String> {
     if header.big_endian {
         data = swap_bytes(*kind, data);
     }
-    let strings = match *kind {
+    let width = match *kind {
         Kind::Plain(dtype) => {
             return Tensor::new(dtype, shape.clone(), data).map_err(|e| e.to_string());
         }
-        // Strings of no bytes would let a header of a few bytes ask for any number of them.
-        Kind::Bytes(0) | Kind::Unicode(0) if shape.elements() != Some(0) => {
-            return Err("its strings have no width".into());
-        }
-        Kind::Bytes(width) => split_bytes(width, &data),
-        Kind::Unicode(width) => split_unicode(width, &data)?,
+        Kind::Bytes(width) | Kind::Unicode(width) => width,
+    };
+    // Each string takes a window on top of its bytes: a file of very many very short ones would
+    // be many times its size in memory.
+    let elements = shape.elements().unwrap_or(usize::MAX);
+    let windows = elements.saturating_mul(size_of::<Bytes>());
+    if windows > STRINGS_FREE.saturating_add(data.len().saturating_mul(STRINGS_PER_BYTE)) {
+        return Err(format!("its strings {shape} would take far more memory than their bytes"));
+    }
+    let strings = match *kind {
+        _ if width == 0 => vec![Bytes::new(); elements],
+        Kind::Unicode(_) => split_unicode(width, &data)?,
+        _ => split_bytes(width, &data),
     };
     Tensor::from_strings(shape.clone(), strings).map_err(|e| e.to_string())
 }
 
-/// The windows of the strings in `data`, without the NULs that fill them up.
+/// The windows of the strings (of at least one byte) in `data`, without the NULs that fill them up.
 fn split_bytes(width: usize, data: &Bytes) -> Vec<Bytes> {
     let trimmed = |chunk: &[u8]| chunk.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1);
-    data.chunks(width.max(1))
+    data.chunks(width)
         .enumerate()
         .map(|(i, chunk)| data.slice(i * width..i * width + trimmed(chunk)))
         .collect()
 }
 
-/// UTF-32 to UTF-8; all strings share one buffer.
+/// UTF-32 to UTF-8; all strings share one buffer. `width` is at least one character.
 fn split_unicode(width: usize, data: &Bytes) -> Result<Vec<Bytes>, String> {
     let mut text = String::new();
     let mut ends = Vec::new();
-    for item in data.chunks(width.saturating_mul(4).max(1)) {
+    for item in data.chunks(width * 4) {
         let kept = item.iter().rposition(|&b| b != 0).map_or(0, |last| last / 4 + 1);
         for unit in item.chunks_exact(4).take(kept) {
             let code = u32::from_le_bytes([unit[0], unit[1], unit[2], unit[3]]);
@@ -229,7 +241,8 @@ mod tests {
         assert_eq!(t.strings().unwrap(), &[Bytes::from("é"), Bytes::from("語x")]);
         assert!(read(array("<U1", "False", "(1,)", &[0, 0, 0, 1])).is_err());
         assert!(read(array("|S0", "False", "(9999999999,)", b"")).is_err());
-        assert!(read(array("|S0", "False", "(0,)", b"")).is_ok());
+        let empty = read(array("|S0", "False", "(3,)", b"")).unwrap();
+        assert_eq!(empty.strings().unwrap(), ["", "", ""]);
         assert!(read(array("<U4611686018427387904", "False", "(4,)", b"")).is_err());
         let nul = Tensor::from_strings([1], vec![Bytes::from("a\0")]).unwrap();
         assert!(write(&mut Vec::new(), &nul).is_err());

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may fail loudly and talk")]
 
+mod amplify;
 mod memory;
 mod mutate;
 mod parsers;
@@ -250,6 +251,19 @@ fn damaged_files_are_refused_or_read() {
             run.case(kind, &bad, bad.len(), || parser(&bad));
         }
         eprintln!("{kind}: {} files, {:.1?}", files.len(), started.elapsed());
+    }
+    let amplified: [(&str, Parser, Vec<u8>); 8] = [
+        ("npy", parsers::npy, amplify::npy_of_short_strings()),
+        ("safetensors", parsers::safetensors, amplify::safetensors_of_empty_tensors()),
+        ("safetensors", parsers::safetensors, amplify::safetensors_of_many_axes()),
+        ("zip", parsers::zip, amplify::zip_of_empty_members()),
+        ("graph_def", parsers::graph_def, amplify::binary_of_empty_nodes()),
+        ("pbtxt", parsers::graph_text, amplify::text_of_empty_nodes()),
+        ("pbtxt", parsers::graph_text, amplify::text_of_empty_values()),
+        ("pbtxt", parsers::graph_text, amplify::deep_text()),
+    ];
+    for (kind, parser, file) in amplified {
+        run.case(kind, &file, file.len(), || parser(&file));
     }
     let started = Instant::now();
     checkpoints(&mut run);

@@ -166,6 +166,11 @@ pub fn saved_model(bytes: &[u8]) {
     }
 }
 
+/// The text form of a graph, parsed only.
+pub fn graph_text(bytes: &[u8]) {
+    let _ = pbtxt::parse_bytes::<GraphDef>(bytes);
+}
+
 /// The text form, as each of the messages that have text files.
 pub fn pbtxt(bytes: &[u8]) {
     fn as_message<M: Described>(bytes: &[u8]) {
