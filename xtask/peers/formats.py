@@ -158,6 +158,21 @@ def copied_checkpoints():
                         expect(a.read() == b.read(), f"{end} differs")
 
 
+def imported_checkpoints():
+    for prefix in ["fixtures/meta/bert_model.ckpt", "models/squad/model.ckpt-2232"]:
+
+        @check(f"{prefix} to Hugging Face's names and back")
+        def _():
+            found, wanted = tf.train.load_checkpoint(written("imported", prefix)), tf.train.load_checkpoint(shared(prefix))
+            # Slots and the step are the optimizer's; Hugging Face has no place for them.
+            shapes = {name: shape for name, shape in wanted.get_variable_to_shape_map().items()
+                      if not name.endswith(("/adam_m", "/adam_v")) and name != "global_step"}
+            expect(found.get_variable_to_shape_map() == shapes, "names or shapes differ")
+            for name in shapes:
+                same_array(name, found.get_tensor(name), wanted.get_tensor(name))
+            return f"{len(shapes)} tensors"
+
+
 def states():
     @check("checkpoint state")
     def _():
@@ -425,6 +440,7 @@ events()
 arrays()
 if SHARED:
     copied_checkpoints()
+    imported_checkpoints()
     states()
     meta_graphs()
     saved_models()

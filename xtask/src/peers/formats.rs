@@ -9,6 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
+use frazil::ops::{export_weights, import_weights};
 use frazil_tensor::npy::{Npz, NpzWriter};
 use frazil_tensor::safetensors::SafeTensorsWriter;
 use frazil_tensor::{DType, Tensor, TensorInfo, TensorStore};
@@ -31,6 +32,7 @@ const CHECKPOINTS: [&str; 5] = [
     "fixtures/meta/bert_model.ckpt",
     "models/squad/model.ckpt-2232",
 ];
+const IMPORTED: [&str; 2] = ["fixtures/meta/bert_model.ckpt", "models/squad/model.ckpt-2232"];
 const META_GRAPHS: [&str; 5] = [
     "fixtures/meta/bert_model.ckpt.meta",
     "fixtures/meta/bert_model_dyn.ckpt.meta",
@@ -68,6 +70,7 @@ pub(super) fn write(task: &Task) -> Result<()> {
         copy_saved_model(shared, &task.out)?;
         copy_records(shared, &task.out)?;
         copy_npz(shared, &task.out)?;
+        through_hugging_face(shared, &task.out)?;
         state(&task.out.join("fixtures/pretrain"), "model.ckpt-40", &["model.ckpt-40"])?;
     }
     if task.full {
@@ -312,6 +315,25 @@ fn copy_npz(shared: &Path, out: &Path) -> Result<()> {
         writer.add(&info.name, &source.tensor(&info.name).map_err(anyhow::Error::from_boxed)?)?;
     }
     Ok(writer.finish()?)
+}
+
+/// Checkpoints that have been Hugging Face's in between.
+fn through_hugging_face(shared: &Path, out: &Path) -> Result<()> {
+    // Hugging Face's class for questions has no pooler; TensorFlow's graph does.
+    let export = export_weights::Options {
+        names: export_weights::Names::HuggingFace,
+        keep_pooler: true,
+        ..Default::default()
+    };
+    for prefix in IMPORTED {
+        let model = out.join("huggingface").join(prefix).join("model.safetensors");
+        make_parent(&model)?;
+        export_weights::export_weights(shared.join(prefix), &model, &export, &mut |_, _| ())?;
+        let back = out.join("imported").join(prefix);
+        let import = import_weights::Options::default();
+        import_weights::import_weights(&model, back, &import, &mut |_, _| ())?;
+    }
+    Ok(())
 }
 
 /// A checkpoint of BERT-large's size, and its table.
