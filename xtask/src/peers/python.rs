@@ -57,6 +57,9 @@ impl Python {
     }
 
     /// A run of `script` (in `xtask/peers`), with TensorFlow's chatter turned off.
+    ///
+    /// oneDNN is off too: with it, TensorFlow 2.21 fuses a frozen BERT in a way that moves the
+    /// probabilities of `fixtures/classifier` by 7e-3; without it they are within 6e-8.
     pub fn script(&self, script: &str) -> Command {
         let mut command = Command::new(&self.program);
         command
