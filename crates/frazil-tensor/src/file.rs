@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use tempfile::NamedTempFile;
@@ -30,11 +31,40 @@ pub fn map(path: impl AsRef<Path>) -> Result<Bytes> {
     Ok(Bytes::from_owner(map))
 }
 
+/// Set by [`interrupt`]; never unset.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// Files that are being written.
+static UNFINISHED: AtomicUsize = AtomicUsize::new(0);
+
+/// Makes every [`AtomicFile`] refuse to go on, so that whoever writes one gets an error and the
+/// unfinished file is removed. Tells whether there is any: if not, a program may simply end.
+pub fn interrupt() -> bool {
+    INTERRUPTED.store(true, Ordering::SeqCst);
+    UNFINISHED.load(Ordering::SeqCst) > 0
+}
+
+/// Counts a file as unfinished while it lives.
+struct Unfinished;
+
+impl Unfinished {
+    fn new() -> Self {
+        UNFINISHED.fetch_add(1, Ordering::SeqCst);
+        Self
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        UNFINISHED.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// A file that appears under its name only when it is complete: written to a temporary file in
 /// the same folder, synced, renamed. Dropped before [`commit`](Self::commit), it leaves nothing.
 pub struct AtomicFile {
     path: PathBuf,
     writer: BufWriter<NamedTempFile>,
+    _unfinished: Unfinished, // dropped after the temporary file is gone
 }
 
 impl AtomicFile {
@@ -54,8 +84,10 @@ impl AtomicFile {
             use std::os::unix::fs::PermissionsExt;
             builder.permissions(std::fs::Permissions::from_mode(0o666)); // less the umask
         }
+        let unfinished = Unfinished::new();
         let file = builder.tempfile_in(folder).map_err(|e| Error::io("create", &path, e))?;
-        Ok(Self { path, writer: BufWriter::with_capacity(1 << 20, file) })
+        let writer = BufWriter::with_capacity(1 << 20, file);
+        Ok(Self { path, writer, _unfinished: unfinished })
     }
 
     /// The name the file will have.
@@ -76,6 +108,10 @@ impl AtomicFile {
 
 impl Write for AtomicFile {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        if INTERRUPTED.load(Ordering::Relaxed) {
+            // Not `ErrorKind::Interrupted`: that one means “try again”.
+            return Err(io::Error::other("interrupted"));
+        }
         self.writer.write(buf)
     }
 

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Parser, Subcommand};
 
@@ -41,6 +42,11 @@ enum Command {
     SavedModelCli(compat::saved_model_cli::Args),
 }
 
+/// What a shell reports of a program that Ctrl-C ended.
+const INTERRUPT_CODE: u8 = 130;
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
 /// The old tools: a link of one of these names to the binary is that tool.
 const TOOLS: [&str; 1] = ["saved_model_cli"];
 
@@ -51,6 +57,15 @@ pub fn main() -> ExitCode {
     if let Some(tool) = TOOLS.into_iter().find(|tool| called == Some(tool)) {
         words.insert(1, tool.into());
     }
+    // A file that is being written is removed before the program ends; a second Ctrl-C insists.
+    let handler = ctrlc::set_handler(|| {
+        if INTERRUPTED.swap(true, Ordering::SeqCst) || !frazil::tensor::file::interrupt() {
+            std::process::exit(INTERRUPT_CODE.into());
+        }
+    });
+    if let Err(error) = handler {
+        report(&anyhow::Error::new(error).context("Ctrl-C cannot be caught"));
+    }
     let mut out = io::BufWriter::new(io::stdout().lock());
     let result = run(words.into_iter().skip(1), &mut out).and_then(|outcome| {
         out.flush()?;
@@ -60,6 +75,7 @@ pub fn main() -> ExitCode {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::CheckFailed) => ExitCode::from(1),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(_) if INTERRUPTED.load(Ordering::SeqCst) => ExitCode::from(INTERRUPT_CODE),
         Err(error) => match error.downcast::<clap::Error>() {
             Ok(usage) => usage.exit(), // prints help to stdout with 0, mistakes to stderr with 2
             Err(error) => {
