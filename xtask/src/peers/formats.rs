@@ -71,7 +71,6 @@ pub(super) fn write(task: &Task) -> Result<()> {
         copy_records(shared, &task.out)?;
         copy_npz(shared, &task.out)?;
         through_hugging_face(shared, &task.out)?;
-        state(&task.out.join("fixtures/pretrain"), "model.ckpt-40", &["model.ckpt-40"])?;
     }
     if task.full {
         large(&task.out)?;
