@@ -289,7 +289,9 @@ pub enum Error {
         shape: String,
     },
     /// A short list of values stands for a tensor beyond all bounds.
-    #[error("{values} stored values stand for {dtype} {shape}, which is beyond the limit of 1 GiB")]
+    #[error(
+        "{values} stored values stand for {dtype} {shape}, which is beyond the limit of 32 MiB"
+    )]
     Expansion {
         /// Element type.
         dtype: DType,

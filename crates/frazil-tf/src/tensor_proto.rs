@@ -13,10 +13,10 @@ use half::{bf16, f16};
 use crate::proto::{TensorProto, TensorShapeProto, tensor_shape_proto::Dim};
 use crate::{Error, Result, dtype};
 
-/// The largest tensor, in bytes, that a shorter list of values may be stretched to. An untrained
-/// embedding table in a graph's initializers is a few bytes that stand for half a gigabyte; a
-/// few bytes that stand for more are an attack.
-pub const EXPANSION_LIMIT: usize = 1 << 30;
+/// The largest tensor, in bytes, that a shorter list of values may be stretched to. A mask of ones
+/// for the largest batch takes a few megabytes; a few bytes that stand for more would make a small
+/// file cost more memory than it may.
+pub const EXPANSION_LIMIT: usize = 32 << 20;
 
 /// TensorFlow's own limit on the number of axes.
 const MAX_RANK: usize = 254;

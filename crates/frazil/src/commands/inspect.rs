@@ -119,10 +119,10 @@ fn print_inventory(
     if let Some(read) = &inventory.from_shapes {
         let config = &read.config;
         // Shapes do not tell the number of heads; the configuration beside does.
-        let heads = match heads {
-            Some(heads) => format!("{heads} heads"),
-            None => format!("probably {} heads", config.num_attention_heads),
-        };
+        let count = heads.unwrap_or(config.num_attention_heads);
+        let plural = if count == 1 { "head" } else { "heads" };
+        let probably = if heads.is_some() { "" } else { "probably " };
+        let heads = format!("{probably}{count} {plural}");
         writeln!(
             out,
             "\nBERT: {} layers, hidden {}, {heads}, intermediate {}, vocabulary {}, {} positions, {} token types",
