@@ -86,7 +86,7 @@ fn print(report: &Report, all: bool, out: &mut dyn Write) -> io::Result<()> {
         )?;
     }
     if let Some(inventory) = &report.bert {
-        print_inventory(inventory, report.heads, out)?;
+        print_inventory(inventory, report, out)?;
     }
     if let Some(config) = &report.config {
         let path = config.path.display();
@@ -111,17 +111,13 @@ fn print(report: &Report, all: bool, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn print_inventory(
-    inventory: &Inventory,
-    heads: Option<usize>,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+fn print_inventory(inventory: &Inventory, report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if let Some(read) = &inventory.from_shapes {
         let config = &read.config;
         // Shapes do not tell the number of heads; the configuration beside does.
-        let count = heads.unwrap_or(config.num_attention_heads);
+        let count = report.heads.unwrap_or(config.num_attention_heads);
         let plural = if count == 1 { "head" } else { "heads" };
-        let probably = if heads.is_some() { "" } else { "probably " };
+        let probably = if report.heads.is_some() { "" } else { "probably " };
         let heads = format!("{probably}{count} {plural}");
         writeln!(
             out,
@@ -186,7 +182,8 @@ fn print_inventory(
             .collect();
         writeln!(out, "  training state: {}", names.join(", "))?;
     }
-    if inventory.from_shapes.is_some() && !inventory.unexpected.is_empty() {
+    // A graph's other constants are no variables.
+    if report.kind != Kind::Graph && !inventory.unexpected.is_empty() {
         writeln!(
             out,
             "  {} variables belong to no head that frazil knows",
