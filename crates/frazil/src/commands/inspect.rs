@@ -184,11 +184,12 @@ fn print_inventory(inventory: &Inventory, report: &Report, out: &mut dyn Write) 
     }
     // A graph's other constants are no variables.
     if report.kind != Kind::Graph && !inventory.unexpected.is_empty() {
-        writeln!(
-            out,
-            "  {} variables belong to no head that frazil knows",
-            inventory.unexpected.len()
-        )?;
+        const SHOWN: usize = 3;
+        let names: Vec<String> =
+            inventory.unexpected.iter().take(SHOWN).map(|v| format!("`{}`", v.name)).collect();
+        let more = inventory.unexpected.len() - names.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        writeln!(out, "  unexpected, of no head that frazil knows: {}{more}", names.join(", "))?;
     }
     Ok(())
 }
@@ -215,6 +216,10 @@ fn state(head: &HeadReport) -> String {
     }
     if spare > 0 {
         parts.push(format!("{spare} variables that it does not need are not there"));
+    }
+    // The encoder leaves every head unused: that says nothing.
+    if head.head != Head::Encoder && !head.unused.is_empty() {
+        parts.push(format!("{} variables of other heads are unused", head.unused.len()));
     }
     parts.join("; ")
 }
