@@ -151,14 +151,7 @@ fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
         thousands(report.parameters),
         size(report.bytes),
     )?;
-    for path in &report.beside {
-        writeln!(out, "wrote `{}`", path.display())?;
-    }
-    print_left_out(&report.left_out, out)?;
-    for note in &report.notes {
-        writeln!(out, "note: {note}")?;
-    }
-    Ok(())
+    print_rest(&report.beside, &report.left_out, &report.notes, out)
 }
 
 pub(super) fn print_source(source: &Source, out: &mut dyn Write) -> Result<()> {
@@ -181,7 +174,16 @@ pub(super) fn print_source(source: &Source, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn print_left_out(left_out: &[LeftOut], out: &mut dyn Write) -> Result<()> {
+/// What ends both reports: files beside the weights, what is not in them, remarks.
+pub(super) fn print_rest(
+    beside: &[PathBuf],
+    left_out: &[LeftOut],
+    notes: &[String],
+    out: &mut dyn Write,
+) -> Result<()> {
+    for path in beside {
+        writeln!(out, "wrote `{}`", path.display())?;
+    }
     for left in left_out {
         let shown = match left.names.as_slice() {
             [only] => format!("`{only}`"),
@@ -189,6 +191,9 @@ pub(super) fn print_left_out(left_out: &[LeftOut], out: &mut dyn Write) -> Resul
             [] => continue,
         };
         writeln!(out, "left out: {shown}: {}", left.reason)?;
+    }
+    for note in notes {
+        writeln!(out, "note: {note}")?;
     }
     Ok(())
 }

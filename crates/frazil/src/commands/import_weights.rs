@@ -8,7 +8,7 @@ use frazil::bert::names::Head;
 use frazil::ops::import_weights::{Options, Report, import_weights};
 use frazil::tensor::DType;
 
-use super::export_weights::{dtype, print_left_out, print_source};
+use super::export_weights::{dtype, print_rest, print_source};
 use super::flags::Flags;
 use super::table::{size, thousands};
 use crate::cli::Outcome;
@@ -81,15 +81,8 @@ fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
         size(report.bytes),
         if heads.is_empty() { "encoder".to_string() } else { heads.join(", ") },
     )?;
-    for path in &report.beside {
-        writeln!(out, "wrote `{}`", path.display())?;
-    }
     for name in &report.missing {
         writeln!(out, "missing: `{name}`")?;
     }
-    print_left_out(&report.left_out, out)?;
-    for note in &report.notes {
-        writeln!(out, "note: {note}")?;
-    }
-    Ok(())
+    print_rest(&report.beside, &report.left_out, &report.notes, out)
 }
