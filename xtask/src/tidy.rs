@@ -14,9 +14,10 @@ const LONGEST_FILE: usize = 800;
 const LONGEST_README: usize = 150;
 
 /// Which workspace crates each crate may use: the table of ARCHITECTURE.md.
-const LAYERS: [(&str, &[&str]); 4] = [
+const LAYERS: [(&str, &[&str]); 5] = [
     ("frazil-tensor", &[]),
     ("frazil-tf", &["frazil-tensor"]),
+    ("frazil-kernels", &[]),
     ("frazil-bert", &["frazil-tensor", "frazil-tf"]),
     ("frazil", &["frazil-bert", "frazil-tensor", "frazil-tf"]),
 ];

@@ -1,0 +1,84 @@
+//! BERT's input layer: the sum of a word's, a position's and a segment's row.
+
+use crate::layout::OutOfRange;
+use crate::movement::check;
+
+/// The tables, each `[entries, h]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Embeddings<'a> {
+    /// `[v, h]`
+    pub words: &'a [f32],
+    /// `[positions, h]`, at least as many as the sequence is long.
+    pub positions: &'a [f32],
+    /// `[types, h]`
+    pub types: &'a [f32],
+    /// Length of a row.
+    pub hidden: usize,
+    /// Length of a sequence; the position is counted anew in each.
+    pub sequence: usize,
+}
+
+/// Which table an index does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EmbedError {
+    /// A word id outside of the vocabulary.
+    Word(OutOfRange),
+    /// A segment id outside of the table of segments.
+    Type(OutOfRange),
+}
+
+/// `out[i] = words[ids[i]] + positions[i mod s] + types[segments[i]]`.
+/// `ids, segments: [b, s]  out: [b, s, h]`
+pub fn embed_f32<I: Copy + Into<i64>>(
+    ids: &[I],
+    segments: &[I],
+    tables: &Embeddings<'_>,
+    out: &mut [f32],
+) -> Result<(), EmbedError> {
+    let &Embeddings { words, positions, types, hidden: h, sequence: s } = tables;
+    assert_eq!(ids.len(), segments.len(), "a segment for every word");
+    assert_eq!(out.len(), ids.len() * h, "out is [b, s, h]");
+    assert!(positions.len() >= s * h, "there is a position for every word");
+    if h == 0 {
+        return Ok(());
+    }
+    check(ids, words.len() / h).map_err(EmbedError::Word)?;
+    check(segments, types.len() / h).map_err(EmbedError::Type)?;
+    for (i, out) in out.chunks_exact_mut(h).enumerate() {
+        let word = row(words, ids[i].into() as usize, h);
+        let kind = row(types, segments[i].into() as usize, h);
+        let position = row(positions, i % s, h);
+        // The original's order: word, plus segment, plus position.
+        for (((o, w), t), p) in out.iter_mut().zip(word).zip(kind).zip(position) {
+            *o = w + t + p;
+        }
+    }
+    Ok(())
+}
+
+fn row(table: &[f32], i: usize, h: usize) -> &[f32] {
+    &table[i * h..][..h]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_three_rows() {
+        let tables = Embeddings {
+            words: &[0.0, 1.0, 10.0, 11.0, 20.0, 21.0],
+            positions: &[0.0, 0.0, 0.5, 0.25],
+            types: &[100.0, 200.0, 300.0, 400.0],
+            hidden: 2,
+            sequence: 2,
+        };
+        let mut out = [0.0; 8]; // [2, 2, 2]
+        embed_f32(&[2i32, 0, 1, 1], &[0, 1, 1, 0], &tables, &mut out).unwrap();
+        assert_eq!(out, [120.0, 221.0, 300.5, 401.25, 310.0, 411.0, 110.5, 211.25]);
+        let word = embed_f32(&[3i64, 0], &[0, 0], &tables, &mut out[..4]).unwrap_err();
+        assert_eq!(word, EmbedError::Word(OutOfRange { at: 0, index: 3, limit: 3 }));
+        let kind = embed_f32(&[0i64, 0], &[0, -1], &tables, &mut out[..4]).unwrap_err();
+        assert_eq!(kind, EmbedError::Type(OutOfRange { at: 1, index: -1, limit: 2 }));
+    }
+}
