@@ -8,6 +8,7 @@
 mod dtype;
 mod error;
 pub mod file;
+mod nearest;
 pub mod npy;
 pub mod safetensors;
 mod shape;
@@ -18,6 +19,7 @@ pub mod testing;
 
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
+pub use nearest::nearest;
 pub use shape::Shape;
 pub use store::{StoreError, TensorInfo, TensorStore};
 pub use tensor::Tensor;

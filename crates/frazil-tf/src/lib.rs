@@ -22,7 +22,7 @@ pub mod example;
 pub mod graph_def;
 mod message_file;
 pub mod meta_graph;
-mod nearest;
+
 pub mod pbtxt;
 pub mod proto;
 pub mod saved_model;
@@ -36,4 +36,4 @@ mod varint;
 mod wire;
 
 pub use error::{Error, Result};
-pub use nearest::nearest;
+pub use frazil_tensor::nearest;

@@ -1,0 +1,180 @@
+//! The ways a graph can be wrong, each with where.
+
+use frazil_tensor::StoreError;
+
+/// A result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What is wrong with a graph, or with what was asked of it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// More nodes than can be numbered.
+    #[error("the graph has more nodes than can be numbered")]
+    TooManyNodes,
+    /// Two of one name.
+    #[error("two nodes or ends are named `{name}`")]
+    DuplicateName {
+        /// The name.
+        name: String,
+    },
+    /// A name that no node has.
+    #[error("no node is named `{name}`")]
+    UnknownNode {
+        /// What was asked for.
+        name: String,
+        /// What may have been meant.
+        near: Vec<String>,
+    },
+    /// Text after the last colon that is no number.
+    #[error("`{name}` is neither a node nor `node:port`")]
+    NotAPort {
+        /// What was asked for.
+        name: String,
+    },
+    /// An output that the node does not have.
+    #[error("`{name}` has {outputs} output(s), there is no `{name}:{port}`")]
+    UnknownPort {
+        /// The node.
+        name: String,
+        /// The output that was asked for.
+        port: u32,
+        /// How many it has.
+        outputs: usize,
+    },
+    /// A node that waits for itself.
+    #[error("the graph has a loop through `{name}`")]
+    Cycle {
+        /// A node of the loop, or behind it.
+        name: String,
+    },
+    /// A wrong number of inputs.
+    #[error("`{name}` ({op}) has {found} input(s), {} expected", arity(*least, *most))]
+    Arity {
+        /// The node.
+        name: String,
+        /// Its operation.
+        op: String,
+        /// At least.
+        least: usize,
+        /// At most.
+        most: usize,
+        /// As it is.
+        found: usize,
+    },
+    /// An edge from nowhere.
+    #[error("`{reader}` reads a node that is not in the graph")]
+    Dangling {
+        /// Who reads it.
+        reader: String,
+    },
+    /// An input node that is not, or not once, among the model's inputs.
+    #[error("`{name}` is listed {listed} times among the model's inputs")]
+    InputList {
+        /// The node.
+        name: String,
+        /// How often.
+        listed: usize,
+    },
+    /// Operands that do not go together.
+    #[error("`{name}` ({op}): {reason}")]
+    Shape {
+        /// The node.
+        name: String,
+        /// Its operation.
+        op: String,
+        /// What does not fit.
+        reason: String,
+    },
+    /// An end that was cut away from all inputs.
+    #[error("output `{output}` does not depend on any of the inputs {inputs}")]
+    NoPath {
+        /// The output.
+        output: String,
+        /// The inputs that were named.
+        inputs: String,
+    },
+    /// Something that the outputs need and that cannot be computed.
+    #[error("output `{output}` needs `{name}` ({op}), which {reason}")]
+    CannotRun {
+        /// The output.
+        output: String,
+        /// The node.
+        name: String,
+        /// Its operation.
+        op: String,
+        /// Why not.
+        reason: String,
+    },
+    /// A shape or size that the graph contradicts.
+    #[error("`{name}`: {reason}")]
+    Reshape {
+        /// The node.
+        name: String,
+        /// Why not.
+        reason: String,
+    },
+    /// A weight that the checkpoint lacks.
+    #[error("variable `{name}` is not in the weights")]
+    MissingVariable {
+        /// Its name.
+        name: String,
+        /// What may have been meant.
+        near: Vec<String>,
+    },
+    /// A weight of another type or shape than the graph's variable.
+    #[error("variable `{name}` is {expected} in the graph and {found} in the weights")]
+    VariableMismatch {
+        /// Its name.
+        name: String,
+        /// Type and shape in the graph.
+        expected: String,
+        /// Type and shape in the weights.
+        found: String,
+    },
+    /// A weight that cannot be read.
+    #[error("variable `{name}` cannot be read")]
+    Store {
+        /// Its name.
+        name: String,
+        /// Why not.
+        #[source]
+        source: StoreError,
+    },
+    /// A constant whose bytes do not go with what is asked of them.
+    #[error("constant `{name}` cannot be used")]
+    Tensor {
+        /// The node.
+        name: String,
+        /// Why not.
+        #[source]
+        source: frazil_tensor::Error,
+    },
+}
+
+fn arity(least: usize, most: usize) -> String {
+    match (least, most) {
+        (a, b) if a == b => a.to_string(),
+        (a, usize::MAX) => format!("at least {a}"),
+        (a, b) => format!("{a} to {b}"),
+    }
+}
+
+impl Error {
+    /// The way out, where there is one to name.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Error::UnknownNode { near, .. } | Error::MissingVariable { near, .. }
+                if !near.is_empty() =>
+            {
+                let near: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
+                Some(format!("did you mean {}?", near.join(" or ")))
+            }
+            Error::UnknownNode { .. } => {
+                Some("`frazil inspect MODEL --nodes` lists the nodes of a graph".to_owned())
+            }
+            Error::NotAPort { .. } => Some("write `name` or `name:0`".to_owned()),
+            _ => None,
+        }
+    }
+}
