@@ -20,6 +20,9 @@ pub enum Error {
     /// A tensor, or a plain file of tensors, is wrong.
     #[error(transparent)]
     Tensor(#[from] frazil_tensor::Error),
+    /// Inputs or outputs of a cut are written wrongly.
+    #[error(transparent)]
+    CutSpec(#[from] crate::ops::cut_spec::Error),
     /// A tensor could not be read from its store.
     #[error("cannot read `{name}`")]
     Store {
@@ -83,6 +86,7 @@ impl Error {
             Self::Tf(error) => error.hint(),
             Self::Bert(error) => error.hint(),
             Self::Tensor(_) => None,
+            Self::CutSpec(error) => error.hint(),
             Self::Store { source, .. } => {
                 source.downcast_ref::<frazil_tf::Error>().and_then(frazil_tf::Error::hint)
             }
