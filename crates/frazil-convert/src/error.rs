@@ -1,0 +1,178 @@
+//! The ways in which a graph cannot be read or written, each with the node.
+
+use frazil_tensor::{DType, StoreError};
+
+/// This crate's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// One variant for each way to be wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The graph is wrong, or a pass over it refused.
+    #[error(transparent)]
+    Graph(#[from] frazil_graph::Error),
+    /// A TensorFlow file is wrong.
+    #[error(transparent)]
+    Tf(#[from] frazil_tf::Error),
+    /// A tensor is wrong, or a file cannot be written.
+    #[error(transparent)]
+    Tensor(#[from] frazil_tensor::Error),
+    /// A weight could not be read.
+    #[error("cannot read `{name}`")]
+    Store {
+        /// The tensor.
+        name: String,
+        /// The format's own error.
+        source: StoreError,
+    },
+    /// A node without a name.
+    #[error("node number {index} ({op}) has no name")]
+    NoName {
+        /// Its place in the file, counted from 0.
+        index: usize,
+        /// Its operation.
+        op: String,
+    },
+    /// Two nodes of one name.
+    #[error("two nodes are named `{node}`")]
+    DuplicateNode {
+        /// The name.
+        node: String,
+    },
+    /// A node reads one that is not there.
+    #[error("`{node}` reads `{input}`, and no node has that name")]
+    UnknownInput {
+        /// Who reads.
+        node: String,
+        /// What it reads, as the file has it.
+        input: String,
+        /// Names that look like it.
+        near: Vec<String>,
+    },
+    /// An input that is neither `name`, `name:port` nor `^name`.
+    #[error("`{node}` reads `{input}`, which is neither `name`, `name:port` nor `^name`")]
+    BadInput {
+        /// Who reads.
+        node: String,
+        /// What it reads, as the file has it.
+        input: String,
+    },
+    /// A value after a control input.
+    #[error("`{node}` reads the value `{input}` after a control input")]
+    InputOrder {
+        /// Who reads.
+        node: String,
+        /// What it reads.
+        input: String,
+    },
+    /// An output that its node does not have.
+    #[error("`{node}` reads `{input}`, but {op} has {outputs} output(s)")]
+    WrongPort {
+        /// Who reads.
+        node: String,
+        /// What it reads.
+        input: String,
+        /// The operation of the node that is read.
+        op: String,
+        /// How many outputs that one has.
+        outputs: usize,
+    },
+    /// A node that reads itself.
+    #[error("`{node}` reads itself")]
+    SelfLoop {
+        /// The node.
+        node: String,
+    },
+    /// An attribute that is missing or makes no sense.
+    #[error("attribute `{attribute}` of `{node}` ({op}): {reason}")]
+    Attribute {
+        /// The node.
+        node: String,
+        /// Its operation.
+        op: String,
+        /// The attribute.
+        attribute: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A constant whose value cannot be read.
+    #[error("the value of `{node}` cannot be used")]
+    Value {
+        /// The node.
+        node: String,
+        /// Why not.
+        source: frazil_tf::Error,
+    },
+    /// A function that cannot be put in the place of its call.
+    #[error("`{node}` calls the function `{function}`: {reason}")]
+    Function {
+        /// The call.
+        node: String,
+        /// The function.
+        function: String,
+        /// Why not.
+        reason: String,
+    },
+    /// Functions that call each other beyond all bounds.
+    #[error("the graph has more than {limit} nodes when its functions are put in place")]
+    TooManyNodes {
+        /// The most that are allowed.
+        limit: usize,
+    },
+    /// A type that has to be written and is not known.
+    #[error("the type of `{value}` is not known, and {target} needs it to write `{node}` ({op})")]
+    NoType {
+        /// The node that is to be written.
+        node: String,
+        /// Its operation.
+        op: String,
+        /// The value whose type is missing.
+        value: String,
+        /// The format.
+        target: &'static str,
+    },
+    /// A type that the operation or the format does not take.
+    #[error("`{node}` ({op}): {target} takes no {dtype} there")]
+    BadType {
+        /// The node.
+        node: String,
+        /// Its operation.
+        op: String,
+        /// The type.
+        dtype: DType,
+        /// The format.
+        target: &'static str,
+    },
+    /// An operation that the format does not have.
+    #[error("`{node}`: {target} has no {op}")]
+    NoEquivalent {
+        /// The node.
+        node: String,
+        /// Its operation.
+        op: String,
+        /// The format.
+        target: &'static str,
+    },
+}
+
+impl Error {
+    /// The way out, where there is one to name.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Error::Graph(error) => error.hint(),
+            Error::Tf(error) | Error::Value { source: error, .. } => error.hint(),
+            Error::Store { source, .. } => {
+                source.downcast_ref::<frazil_tf::Error>().and_then(frazil_tf::Error::hint)
+            }
+            Error::UnknownInput { near, .. } if !near.is_empty() => {
+                let near: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
+                Some(format!("the nearest names are {}", near.join(", ")))
+            }
+            Error::NoEquivalent { .. } => {
+                Some("cut it away with `--input` or `--output`".to_owned())
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Graphs from files and to files: one module per format, each with what it reads and what it
+//! writes.
+//!
+//! - [`tf`]: TensorFlow's GraphDef, in both directions.
+//!
+//! What this crate leaves out: the bytes of TensorFlow's files (`frazil-tf`), what the passes do
+//! in between (`frazil-graph`), and running a graph.
+
+mod error;
+pub mod tf;
+
+use std::path::PathBuf;
+
+pub use error::{Error, Result};
+
+/// What an exporter wrote.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// The files, the main one first.
+    pub files: Vec<PathBuf>,
+    /// What the user should know of them.
+    pub notes: Vec<String>,
+}
