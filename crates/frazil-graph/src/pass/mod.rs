@@ -6,10 +6,12 @@ use std::fmt;
 mod cut;
 mod fold;
 mod freeze;
+mod reshape;
 
 pub use cut::{NewInput, cut};
 pub use fold::fold;
 pub use freeze::freeze;
+pub use reshape::{Reshape, Size, reshape, set_shapes};
 
 /// What a pass did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
