@@ -115,8 +115,8 @@ pub enum Error {
         reason: String,
     },
     /// Functions that call each other beyond all bounds.
-    #[error("the graph has more than {limit} nodes when its functions are put in place")]
-    TooManyNodes {
+    #[error("with its functions put in place the graph takes more than {limit} bytes")]
+    FunctionsTooLarge {
         /// The most that are allowed.
         limit: usize,
     },

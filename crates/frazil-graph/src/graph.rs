@@ -228,7 +228,8 @@ impl Graph {
     }
 
     /// All nodes such that each comes after what it reads (control inputs too), in the source's
-    /// order otherwise. A cycle is an error; TF1's loops are cycles.
+    /// order otherwise. A cycle is an error, but for TF1's loops: there `Merge` comes before the
+    /// `NextIteration` that it reads in the next round.
     pub fn topological(&self) -> Result<Vec<NodeId>> {
         let mut waiting: Vec<usize> = Vec::with_capacity(self.nodes.len());
         let mut readers: Vec<Vec<NodeId>> = vec![Vec::new(); self.nodes.len()];
@@ -237,6 +238,9 @@ impl Graph {
                 node.inputs.iter().map(|value| value.node).chain(node.control.iter().copied());
             let mut count = 0;
             for source in before {
+                if self.goes_back(source, node) {
+                    continue;
+                }
                 readers[source.index()].push(id);
                 count += 1;
             }
@@ -261,6 +265,16 @@ impl Graph {
             return Err(Error::Cycle { name });
         }
         Ok(order)
+    }
+
+    /// Whether `reader` is the head of a loop and reads `source` from the round before.
+    fn goes_back(&self, source: NodeId, reader: &Node) -> bool {
+        let foreign = |op: &Op, names: [&str; 2]| match op {
+            Op::Foreign(op) => names.contains(&op.op.as_str()),
+            _ => false,
+        };
+        foreign(&reader.op, ["Merge", "RefMerge"])
+            && foreign(&self.node(source).op, ["NextIteration", "RefNextIteration"])
     }
 
     /// Marks what `values` are computed from: themselves, their inputs and control inputs, all
