@@ -154,6 +154,39 @@ pub enum Error {
         /// The format.
         target: &'static str,
     },
+    /// Nodes that the format cannot hold, all of them.
+    #[error("{target} cannot hold {}", refusals(nodes))]
+    Refused {
+        /// The format.
+        target: &'static str,
+        /// The nodes.
+        nodes: Vec<Refusal>,
+    },
+}
+
+/// A node that a format cannot hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The node.
+    pub node: String,
+    /// Its operation.
+    pub op: String,
+    /// Why not.
+    pub reason: String,
+}
+
+/// The first few nodes with their reasons, and how many there are beside them.
+fn refusals(nodes: &[Refusal]) -> String {
+    const SHOWN: usize = 8;
+    let mut lines: Vec<String> = nodes
+        .iter()
+        .take(SHOWN)
+        .map(|Refusal { node, op, reason }| format!("`{node}` ({op}): {reason}"))
+        .collect();
+    if nodes.len() > SHOWN {
+        lines.push(format!("{} more", nodes.len() - SHOWN));
+    }
+    lines.join("; ")
 }
 
 impl Error {
@@ -169,6 +202,11 @@ impl Error {
                 let near: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
                 Some(format!("the nearest names are {}", near.join(", ")))
             }
+            Error::Refused { .. } => Some(
+                "cut these nodes away with `--input` or `--output`; `frazil inspect MODEL --nodes` \
+                 lists the nodes of a graph"
+                    .to_owned(),
+            ),
             Error::NoEquivalent { .. } => {
                 Some("cut it away with `--input` or `--output`".to_owned())
             }

@@ -1,17 +1,19 @@
 //! Graphs from files and to files: one module per format, each with what it reads and what it
 //! writes.
 //!
+//! - [`openvino`]: OpenVINO's intermediate representation, in both directions.
 //! - [`tf`]: TensorFlow's GraphDef, in both directions.
 //!
 //! What this crate leaves out: the bytes of TensorFlow's files (`frazil-tf`), what the passes do
 //! in between (`frazil-graph`), and running a graph.
 
 mod error;
+pub mod openvino;
 pub mod tf;
 
 use std::path::PathBuf;
 
-pub use error::{Error, Result};
+pub use error::{Error, Refusal, Result};
 
 /// What an exporter wrote.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

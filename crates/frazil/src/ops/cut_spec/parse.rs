@@ -279,7 +279,7 @@ fn value(flag: &'static str, item: &str, text: &str) -> Result<FrozenValue> {
         if text.is_empty() {
             return Err(Error::Empty { flag, text: item.to_owned() });
         }
-        if text.contains([' ', '[', ']', '(', ')', '{', '}']) {
+        if text.contains([' ', '[', ']', '(', ')', '{', '}', '>']) {
             return unexpected(text);
         }
         return Ok(FrozenValue::Scalar(text.to_owned()));
