@@ -3,6 +3,7 @@
 //! - [`Graph`], [`Node`], [`Op`]: the model itself; [`Graph::check`] says whether it is one.
 //! - [`Dim`], [`Fact`], [`infer`]: what is known of every value, with symbolic extents.
 //! - [`mod@pass`]: what changes a graph: cutting, freezing, folding, reshaping, fusing.
+//! - [`pattern`]: formulas to look for; a fusion reads like the formula that it finds.
 //! - [`dump`]: the graph as text that does not change from run to run.
 //!
 //! What this crate leaves out: files (`frazil-convert`) and arithmetic on tensors
@@ -16,6 +17,9 @@ mod graph;
 mod infer;
 pub mod op;
 pub mod pass;
+pub mod pattern;
+#[cfg(test)]
+mod testing;
 
 pub use dim::{Dim, Sizes, Symbol};
 pub use dump::dump;

@@ -4,13 +4,20 @@
 use std::fmt;
 
 mod cut;
+mod dropout;
 mod fold;
 mod freeze;
+mod fuse;
+mod lower;
 mod reshape;
+mod sweep;
 
 pub use cut::{NewInput, cut};
+pub use dropout::remove_dropout;
 pub use fold::fold;
 pub use freeze::freeze;
+pub use fuse::{Fusions, fuse};
+pub use lower::lower;
 pub use reshape::{Reshape, Size, reshape, set_shapes};
 
 /// What a pass did.
