@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use frazil_graph::{Graph, NodeId, Value};
 use frazil_tensor::Tensor;
 
+use crate::Result;
 use crate::feed::Feed;
 use crate::ops;
 use crate::plan::Plan;
-use crate::Result;
 
 /// The values that are there, by what computes them.
 pub(crate) type Values = HashMap<Value, Tensor>;

@@ -64,8 +64,7 @@ impl Feed {
         if from == to {
             return Ok(tensor.clone());
         }
-        let refused =
-            || Error::InputType { name: port.name.clone(), expected: to, found: from };
+        let refused = || Error::InputType { name: port.name.clone(), expected: to, found: from };
         let converted = if from.is_float() && to.is_float() {
             tensor.cast(to).map_err(|_| refused())?
         } else {
@@ -264,10 +263,7 @@ mod tests {
         let feed = feed(&good()).unwrap();
         assert_eq!(feed.values.len(), 3);
         assert_eq!(feed.values[&NodeId(0)].dtype(), DType::I32);
-        assert_eq!(
-            feed.notes[0],
-            "input `input_ids` was given as int64 and converted to int32"
-        );
+        assert_eq!(feed.notes[0], "input `input_ids` was given as int64 and converted to int32");
         assert_eq!(feed.notes.len(), 2);
     }
 

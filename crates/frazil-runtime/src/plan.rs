@@ -57,10 +57,7 @@ impl Plan {
 }
 
 /// What the nodes are computed from by data alone: themselves and all the way up to what is fed.
-fn needed(
-    graph: &Graph,
-    from: impl Iterator<Item = NodeId>
-) -> Vec<bool> {
+fn needed(graph: &Graph, from: impl Iterator<Item = NodeId>) -> Vec<bool> {
     let mut needed = vec![false; graph.len()];
     let mut stack: Vec<NodeId> = from.collect();
     while let Some(id) = stack.pop() {
@@ -87,11 +84,7 @@ fn refuse(graph: &Graph, wanted: &[Port], needed: &[bool]) -> Result<()> {
 }
 
 /// Lets every value go after the step that reads it last; one that nobody reads goes at once.
-fn drop_after_last_use(
-    graph: &Graph,
-    steps: &mut [Step],
-    wanted: &[Value]
-) {
+fn drop_after_last_use(graph: &Graph, steps: &mut [Step], wanted: &[Value]) {
     let mut last: HashMap<Value, usize> = HashMap::new();
     for (at, step) in steps.iter().enumerate() {
         for port in 0..graph.node(step.node).op.outputs() as u32 {
@@ -129,8 +122,11 @@ mod tests {
         let d = push("d", Op::Unary(Unary::Exp), vec![c]);
         let neg = push("neg", Op::Unary(Unary::Neg), vec![x]);
         let sum = push("sum", Op::Binary(Binary::Add), vec![neg, d]);
-        let foreign =
-            Foreign { op: "Random".into(), attrs: Default::default(), outputs: vec![Default::default()] };
+        let foreign = Foreign {
+            op: "Random".into(),
+            attrs: Default::default(),
+            outputs: vec![Default::default()],
+        };
         let random = push("random", Op::Foreign(foreign), vec![]);
         let useless = push("useless", Op::Binary(Binary::Add), vec![random, neg]);
         graph.inputs = vec![Port { name: "x".into(), value: x }];

@@ -107,6 +107,9 @@ impl Call<'_> {
             let (name, op) = self.name_and_op();
             Error::TooLarge { name, op, dtype, shape: shape.clone() }
         };
+        // Kernels multiply extents: also those beside a zero must stay within bounds.
+        let beside_zeros: Vec<usize> = shape.iter().copied().filter(|&dim| dim != 0).collect();
+        Shape::from(beside_zeros).elements().ok_or_else(too_large)?;
         let elements = shape.elements().ok_or_else(too_large)?;
         let mut room = Vec::new();
         room.try_reserve_exact(elements).map_err(|_| too_large())?;
@@ -215,12 +218,30 @@ impl Call<'_> {
 macro_rules! by_size {
     ($dtype:expr, $t:ident => $body:expr) => {
         match $dtype.size() {
-            Some(1) => { type $t = u8; $body }
-            Some(2) => { type $t = u16; $body }
-            Some(4) => { type $t = u32; $body }
-            Some(8) => { type $t = u64; $body }
-            Some(_) => { type $t = [u64; 2]; $body }
-            None => { type $t = bytes::Bytes; $body }
+            Some(1) => {
+                type $t = u8;
+                $body
+            }
+            Some(2) => {
+                type $t = u16;
+                $body
+            }
+            Some(4) => {
+                type $t = u32;
+                $body
+            }
+            Some(8) => {
+                type $t = u64;
+                $body
+            }
+            Some(_) => {
+                type $t = [u64; 2];
+                $body
+            }
+            None => {
+                type $t = bytes::Bytes;
+                $body
+            }
         }
     };
 }
@@ -229,10 +250,22 @@ macro_rules! by_size {
 macro_rules! by_number {
     ($call:expr, $dtype:expr, $t:ident => $body:expr) => {
         match $dtype {
-            DType::F32 => { type $t = f32; $body }
-            DType::F64 => { type $t = f64; $body }
-            DType::I32 => { type $t = i32; $body }
-            DType::I64 => { type $t = i64; $body }
+            DType::F32 => {
+                type $t = f32;
+                $body
+            }
+            DType::F64 => {
+                type $t = f64;
+                $body
+            }
+            DType::I32 => {
+                type $t = i32;
+                $body
+            }
+            DType::I64 => {
+                type $t = i64;
+                $body
+            }
             other => Err($call.wrong_type(other)),
         }
     };
@@ -242,8 +275,14 @@ macro_rules! by_number {
 macro_rules! by_real {
     ($call:expr, $dtype:expr, $t:ident => $body:expr) => {
         match $dtype {
-            DType::F32 => { type $t = f32; $body }
-            DType::F64 => { type $t = f64; $body }
+            DType::F32 => {
+                type $t = f32;
+                $body
+            }
+            DType::F64 => {
+                type $t = f64;
+                $body
+            }
             other => Err($call.wrong_type(other)),
         }
     };

@@ -55,13 +55,8 @@ pub fn embed(call: &Call<'_>) -> Result<Tensor> {
         return Err(call.fail(format!("a sequence of {s}, but the model has {most} positions")));
     }
     let (words, types, positions) = (call.values(2)?, call.values(3)?, call.values(4)?);
-    let tables = Embeddings {
-        words: &words,
-        positions: &positions,
-        types: &types,
-        hidden: h,
-        sequence: s,
-    };
+    let tables =
+        Embeddings { words: &words, positions: &positions, types: &types, hidden: h, sequence: s };
     let (ids, segments) = (call.integers(0)?, call.integers(1)?);
     let mut checked = Ok(());
     let out = call.make([b, s, h], |out| checked = embed_f32(&ids, &segments, &tables, out))?;

@@ -56,8 +56,7 @@ pub fn linear(call: &Call<'_>, op: Linear) -> Result<Tensor> {
         return Err(clash());
     }
     let m = rows.iter().product();
-    let product =
-        kernel::MatMul { m, n, k, transpose_a: false, transpose_b: op.transpose_w };
+    let product = kernel::MatMul { m, n, k, transpose_a: false, transpose_b: op.transpose_w };
     let dims = [rows, &[n]].concat();
     macro_rules! of {
         ($t:ty, $kernel:ident) => {{

@@ -16,7 +16,7 @@ mod slice;
 
 use bytes::Bytes;
 use frazil_graph::{Graph, NodeId, Op};
-use frazil_tensor::{DType, Tensor};
+use frazil_tensor::{DType, Shape, Tensor};
 
 pub(crate) use call::Call;
 
@@ -25,6 +25,13 @@ use crate::Result;
 /// All outputs of a node, computed from its inputs.
 pub(crate) fn run(graph: &Graph, id: NodeId, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
     let call = Call { graph, node: graph.node(id), inputs };
+    for input in &call.inputs {
+        // An empty tensor may have any extents beside its zero, and kernels multiply extents.
+        let beside_zeros: Vec<usize> = input.shape().iter().copied().filter(|&d| d != 0).collect();
+        if Shape::from(beside_zeros).elements().is_none() {
+            return Err(call.fail(format!("an operand of {} is beyond all bounds", input.shape())));
+        }
+    }
     match call.half() {
         Some(half) if is_arithmetic(&call.node.op) => in_f32(&call, half),
         _ => dispatch(&call),

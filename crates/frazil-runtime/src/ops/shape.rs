@@ -20,12 +20,7 @@ pub fn rank(call: &Call<'_>) -> Result<Tensor> {
     integers(call, DType::I32, [], &[call.x().shape().len() as i64])
 }
 
-fn integers(
-    call: &Call<'_>,
-    to: DType,
-    shape: impl Into<Shape>,
-    values: &[i64],
-) -> Result<Tensor> {
+fn integers(call: &Call<'_>, to: DType, shape: impl Into<Shape>, values: &[i64]) -> Result<Tensor> {
     match to {
         DType::I64 => call.make(shape, |out| out.copy_from_slice(values)),
         DType::I32 if values.iter().all(|&value| i32::try_from(value).is_ok()) => {
@@ -43,14 +38,13 @@ pub fn reshape(call: &Call<'_>) -> Result<Tensor> {
     let clash = || call.fail(format!("{} cannot be reshaped to {wanted:?}", x.shape()));
     let open = wanted.iter().filter(|&&extent| extent == -1).count();
     let known = wanted.iter().filter(|&&extent| extent != -1);
-    let known: Option<usize> =
-        known.map(|&extent| usize::try_from(extent).ok()).try_fold(1, |product: usize, extent| {
-            product.checked_mul(extent?)
-        });
+    let known: Option<usize> = known
+        .map(|&extent| usize::try_from(extent).ok())
+        .try_fold(1, |product: usize, extent| product.checked_mul(extent?));
     let known = known.ok_or_else(clash)?;
     let rest = match open {
         0 => 1,
-        1 if known > 0 && x.elements() % known == 0 => x.elements() / known,
+        1 if known > 0 && x.elements().is_multiple_of(known) => x.elements() / known,
         // [0, 5] to [0, -1]: any extent would do; TensorFlow takes 0 as well.
         1 if known == 0 && x.elements() == 0 => 0,
         _ => return Err(clash()),

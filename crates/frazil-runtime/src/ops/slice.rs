@@ -44,12 +44,12 @@ pub fn strided_slice(call: &Call<'_>, op: StridedSlice) -> Result<Tensor> {
     }
     let is = |mask: u32, entry: usize| mask & (1 << entry) != 0;
     let entries = begin.len();
-    let named = (0..entries)
-        .filter(|&i| !is(op.ellipsis_mask, i) && !is(op.new_axis_mask, i))
-        .count();
-    let unnamed = x.len().checked_sub(named).ok_or_else(|| {
-        call.fail(format!("{named} axes are sliced, but {x} has fewer"))
-    })?;
+    let named =
+        (0..entries).filter(|&i| !is(op.ellipsis_mask, i) && !is(op.new_axis_mask, i)).count();
+    let unnamed = x
+        .len()
+        .checked_sub(named)
+        .ok_or_else(|| call.fail(format!("{named} axes are sliced, but {x} has fewer")))?;
     let mut view = View::new(x);
     let mut dims = Vec::new();
     let (mut axis, mut ellipsis) = (0, false);
@@ -136,7 +136,7 @@ pub fn unpack(call: &Call<'_>, op: Unpack) -> Result<Vec<Tensor>> {
 pub fn split(call: &Call<'_>, op: Split) -> Result<Vec<Tensor>> {
     let x = call.inputs[1].shape();
     let axis = call.axis(call.integer(0, "the axis")?, x.len())?;
-    if op.count == 0 || x[axis] % op.count != 0 {
+    if op.count == 0 || !x[axis].is_multiple_of(op.count) {
         return Err(call.fail(format!("axis {axis} of {x} has no {} equal parts", op.count)));
     }
     parts(call, 1, axis, &vec![x[axis] / op.count; op.count])
