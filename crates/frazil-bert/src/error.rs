@@ -129,6 +129,23 @@ pub enum Error {
         /// The word embeddings.
         embedding: String,
     },
+    /// A graph cannot be built.
+    #[error(transparent)]
+    Graph(#[from] frazil_graph::Error),
+    /// A sequence longer than the position table.
+    #[error("a length of {seq} does not fit: the position table has {positions} rows")]
+    TooLong {
+        /// The length asked for.
+        seq: usize,
+        /// `max_position_embeddings`
+        positions: usize,
+    },
+    /// A batch or length of nothing.
+    #[error("batch and length must be at least 1, and their product a number")]
+    EmptyBatch,
+    /// A classifier without classes.
+    #[error("a classifier needs at least one label")]
+    NoLabels,
     /// A tensor could not be read from the source.
     #[error("cannot read tensor `{name}`")]
     Store {
@@ -152,6 +169,8 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::InFile { source, .. } => return source.hint(),
+            Self::Graph(error) => return error.hint(),
+            Self::TooLong { positions, .. } => format!("give `--seq` at most {positions}"),
             Self::MissingKey("vocab_size") => {
                 "`vocab_size` is the number of lines of vocab.txt".into()
             }

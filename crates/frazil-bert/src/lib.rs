@@ -4,12 +4,14 @@
 //!   variables say of either.
 //! - [`names`]: which variables each head needs, what optimizers leave beside them, and the
 //!   plans that carry weights from one naming to another.
+//! - [`mod@build`]: the graph of a BERT from its configuration alone.
 //! - [`inventory`]: what a file of weights holds, what it lacks and what nobody asked for.
 //!
 //! Everything here works on names, types and shapes; a weight's value is looked at only when a
 //! plan is carried out, one tensor at a time. What this crate leaves out: file formats
 //! (`frazil-tf`, `frazil-tensor`) and the commands (`frazil`).
 
+pub mod build;
 pub mod config;
 mod error;
 pub mod inventory;
