@@ -17,6 +17,12 @@ pub enum Error {
     /// Names or configuration are not those of a BERT, or of another one.
     #[error(transparent)]
     Bert(#[from] frazil_bert::Error),
+    /// A graph is wrong, or what is asked of it.
+    #[error(transparent)]
+    Graph(#[from] frazil_graph::Error),
+    /// A graph cannot be read from, or written to, another format.
+    #[error(transparent)]
+    Convert(#[from] frazil_convert::Error),
     /// A tensor, or a plain file of tensors, is wrong.
     #[error(transparent)]
     Tensor(#[from] frazil_tensor::Error),
@@ -85,6 +91,8 @@ impl Error {
         match self {
             Self::Tf(error) => error.hint(),
             Self::Bert(error) => error.hint(),
+            Self::Graph(error) => error.hint(),
+            Self::Convert(error) => error.hint(),
             Self::Tensor(_) => None,
             Self::CutSpec(error) => error.hint(),
             Self::Store { source, .. } => {

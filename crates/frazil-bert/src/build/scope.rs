@@ -3,7 +3,7 @@
 use frazil_graph::op::{
     Binary, Cast, MatMul, Pack, Reduce, ReduceKind, ShapeOp, StridedSlice, Unary, Variable,
 };
-use frazil_graph::{Graph, Node, NodeId, Op, Value};
+use frazil_graph::{Graph, Node, Op, Value};
 use frazil_tensor::{DType, Element, Shape, Tensor};
 
 use crate::Result;
@@ -42,10 +42,6 @@ impl Builder {
     pub fn node(&mut self, name: &str, op: Op, inputs: &[Value]) -> Result<Value> {
         let name = self.unique(name);
         Ok(self.graph.push(Node::new(name, op, inputs.to_vec()))?.into())
-    }
-
-    fn name(&self, id: NodeId) -> String {
-        self.graph.node(id).name.clone()
     }
 
     pub fn constant<T: Element>(
@@ -216,11 +212,6 @@ impl Builder {
         let name = self.unique(&format!("{scope}Reshape"));
         let shape = self.ints(&format!("{name}/shape"), target)?;
         Ok(self.graph.push(Node::new(name, Op::Reshape, vec![x, shape]))?.into())
-    }
-
-    /// What a node is called, to be used as the scope of its own constants.
-    pub fn name_of(&self, value: Value) -> String {
-        self.name(value.node)
     }
 }
 

@@ -6,6 +6,7 @@
 //! checkpoints, so that its models differ from the originals by up to 5e-4 in every activation.
 //! frazil writes the name of the function that the weights were trained with: `gelu_new`.
 
+use frazil_graph::op::GeluForm;
 use frazil_tensor::file;
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -79,6 +80,10 @@ pub struct FromHuggingFace {
     pub config: BertConfig,
     /// Labels of a classifier, if the file names some.
     pub labels: Option<Labels>,
+    /// Which formula the model's GELU is.
+    pub gelu: GeluForm,
+    /// Inside the root of the model's LayerNorm.
+    pub epsilon: f32,
     /// What TensorFlow 1's BERT will compute otherwise than the model did, in sentences.
     pub notes: Vec<String>,
 }
@@ -95,6 +100,7 @@ impl FromHuggingFace {
     pub fn from_slice(bytes: &[u8]) -> Result<Self> {
         let mut map = object(bytes)?;
         let mut notes = Vec::new();
+        let mut gelu = GeluForm::Tanh;
         match map.get("model_type") {
             None => {}
             Some(Value::String(family)) if family == "bert" => {}
@@ -126,6 +132,9 @@ impl FromHuggingFace {
                 ),
                 other => (other, None),
             };
+            if note.is_some() {
+                gelu = GeluForm::Erf;
+            }
             notes.extend(note.map(str::to_string));
             let plain = json!(plain);
             map.insert("hidden_act".into(), plain);
@@ -146,7 +155,8 @@ impl FromHuggingFace {
             config.type_vocab_size = 2;
         }
         config.other.clear();
-        Ok(Self { config, labels, notes })
+        let epsilon = epsilon.unwrap_or(LAYER_NORM_EPSILON) as f32;
+        Ok(Self { config, labels, gelu, epsilon, notes })
     }
 }
 

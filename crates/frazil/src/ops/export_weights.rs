@@ -111,6 +111,7 @@ pub fn export_weights(
         heads: None,
         any: options.names == Names::Tf && options.task.is_none(),
     })?;
+    model.note_differences();
     let mut left = LeftOuts::default();
     for ignored in &model.translation.ignored {
         left.add(&ignored.reason, &ignored.info.name);

@@ -89,6 +89,7 @@ pub fn import_weights(
         heads: options.heads,
         any: false,
     })?;
+    model.note_differences();
     let heads = match options.task {
         Some(head) => vec![head],
         None => model.heads(),

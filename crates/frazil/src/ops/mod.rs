@@ -4,5 +4,5 @@ pub mod cut_spec;
 pub mod export_weights;
 pub mod import_weights;
 pub mod inspect;
-mod model;
+pub(crate) mod model;
 pub mod verify_weights;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use frazil_bert::config::{FromHuggingFace, FromShapes, Labels};
 use frazil_bert::names::{self, Head, Naming, Part, Row, Rule, Translation, variables};
 use frazil_bert::{BertConfig, inventory};
+use frazil_graph::op::GeluForm;
 use frazil_tensor::{DType, TensorInfo, file};
 use serde::Serialize;
 
@@ -30,6 +31,20 @@ pub(crate) struct Configuration {
     pub labels: Option<Labels>,
     /// The file; none if the configuration is read off the shapes.
     pub path: Option<PathBuf>,
+    /// Which formula the model's GELU is.
+    pub gelu: GeluForm,
+    /// Inside the root of the model's LayerNorm.
+    pub epsilon: f32,
+    /// What google-research/bert's own code computes otherwise, in sentences.
+    pub differences: Vec<String>,
+}
+
+impl Configuration {
+    /// Of google-research/bert's own formulas.
+    fn original(config: BertConfig, path: Option<PathBuf>) -> Self {
+        let (gelu, epsilon) = (GeluForm::Tanh, 1e-12);
+        Self { config, labels: None, path, gelu, epsilon, differences: Vec::new() }
+    }
 }
 
 /// What an operation read from.
@@ -126,6 +141,12 @@ impl Model {
         Ok(Self { weights, translation, infos, config, notes })
     }
 
+    /// Says what google-research/bert's own code will compute otherwise from these weights.
+    pub fn note_differences(&mut self) {
+        let differences = self.config.iter().flat_map(|config| config.differences.clone());
+        self.notes.extend(differences);
+    }
+
     /// The source, for a report.
     pub fn source(&self) -> Source {
         Source {
@@ -208,9 +229,10 @@ fn configuration(
                 config.num_attention_heads
             ));
         }
-        return Ok(Configuration { config, labels: None, path: None });
+        return Ok(Configuration::original(config, None));
     };
-    let (mut config, labels) = read_config(&path, notes)?;
+    let mut found = read_config(&path)?;
+    let config = &mut found.config;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     if naming == Naming::Popart {
         // PopART's files are cut to other lengths on purpose.
@@ -228,7 +250,7 @@ fn configuration(
             }
         }
     }
-    let differences = shapes.contradictions(&config);
+    let differences = shapes.contradictions(config);
     if !differences.is_empty() {
         let says = format!("{name} says");
         let sentences: Vec<String> =
@@ -246,22 +268,28 @@ fn configuration(
         config.num_attention_heads = heads;
         config.check()?;
     }
-    Ok(Configuration { config, labels, path: Some(path) })
+    Ok(found)
 }
 
 /// Either kind of configuration, told apart by a key that only transformers writes.
-fn read_config(path: &Path, notes: &mut Vec<String>) -> Result<(BertConfig, Option<Labels>)> {
+fn read_config(path: &Path) -> Result<Configuration> {
     let bytes = file::map(path)?;
     let huggingface = [&b"\"model_type\""[..], b"\"architectures\""]
         .iter()
         .any(|key| bytes.windows(key.len()).any(|window| window == *key));
-    if huggingface {
-        let read = FromHuggingFace::from_slice(&bytes).map_err(|e| e.in_file(path))?;
-        notes.extend(read.notes);
-        Ok((read.config, read.labels))
-    } else {
-        Ok((BertConfig::from_slice(&bytes).map_err(|e| e.in_file(path))?, None))
+    if !huggingface {
+        let config = BertConfig::from_slice(&bytes).map_err(|e| e.in_file(path))?;
+        return Ok(Configuration::original(config, Some(path.to_path_buf())));
     }
+    let read = FromHuggingFace::from_slice(&bytes).map_err(|e| e.in_file(path))?;
+    Ok(Configuration {
+        config: read.config,
+        labels: read.labels,
+        path: Some(path.to_path_buf()),
+        gelu: read.gelu,
+        epsilon: read.epsilon,
+        differences: read.notes,
+    })
 }
 
 /// Why a canonical variable is not part of a task.

@@ -3,14 +3,16 @@
 //! `.safetensors`.
 //!
 //! [`locate`] finds out what a path means, by content and not by extension, and says what it
-//! chose where there was a choice. [`open_weights`] goes on to named tensors. What is inside is
-//! the business of [`crate::ops`].
+//! chose where there was a choice. [`open_weights`] goes on to named tensors, [`open_graph`] to a
+//! graph with its weights in it. What is done with them is the business of [`crate::ops`].
 
 mod folder;
+mod graph;
 mod locate;
 mod unpack;
 mod weights;
 
+pub use graph::{GraphOptions, OpenedGraph, Outputs, open_graph};
 pub use locate::{Kind, Located, Need, locate};
 pub use weights::{Options, Weights, open_weights};
 
