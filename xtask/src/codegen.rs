@@ -1,6 +1,7 @@
-//! Compiles `crates/frazil-tf/proto/*.proto` to the Rust that is committed beside it, with
-//! protox and prost-build: no `protoc` needed, here or by anyone who builds frazil. The tables
-//! that the text format needs come from the same descriptors, see [`schema`].
+//! Compiles the `.proto` files of TensorFlow (`crates/frazil-tf/proto`) and of ONNX
+//! (`crates/frazil-convert/proto`) to the Rust that is committed beside them, with protox and
+//! prost-build: no `protoc` needed, here or by anyone who builds frazil. The tables that the text
+//! format and the bound on memory need come from the same descriptors, see [`schema`].
 
 use std::fs;
 use std::path::Path;
@@ -16,27 +17,49 @@ pub fn run(args: &[&str]) -> Result<()> {
         ["--check"] => true,
         _ => bail!("codegen takes nothing but `--check`"),
     };
-    let tf = crate::root().join("crates/frazil-tf");
-    let proto = tf.join("proto");
-    let descriptors = protox::compile([proto.join("tensorflow.proto")], [&proto])?;
-
-    let made = tempfile::tempdir()?;
-    prost_build::Config::new()
-        // Zero-copy: a constant's bytes stay in the mapped file.
-        .bytes(["."])
-        // Sorted maps: the same message always gives the same bytes.
-        .btree_map(["."])
-        // Most attributes are a few bytes; unboxed, a tensor's struct would make each 500 bytes
-        // and each node 5 KB.
+    let mut tensorflow = config();
+    // Most attributes are a few bytes; unboxed, a tensor's struct would make each 500 bytes and
+    // each node 5 KB.
+    tensorflow
         .boxed(".tensorflow.AttrValue.value.tensor")
         .boxed(".tensorflow.AttrValue.value.list")
         .boxed(".tensorflow.StructuredValue.kind.tensor_value")
-        .boxed(".tensorflow.StructuredValue.kind.numpy_value")
-        .out_dir(made.path())
-        .compile_fds(descriptors.clone())?;
-    let rust = fs::read_to_string(made.path().join("tensorflow.rs"))?;
-    put(&tf.join("src/proto/tensorflow.rs"), &rust, check)?;
-    put(&tf.join("src/proto/schema.rs"), &schema::rust(&descriptors)?, check)
+        .boxed(".tensorflow.StructuredValue.kind.numpy_value");
+    make("frazil-tf", "tensorflow", tensorflow, "src/proto", "crate::schema", check)?;
+    let mut onnx = config();
+    // The same reason; and a type within a type needs it anyway.
+    onnx.boxed(".onnx.AttributeProto.t")
+        .boxed(".onnx.AttributeProto.g")
+        .boxed(".onnx.AttributeProto.tp");
+    make("frazil-convert", "onnx", onnx, "src/onnx/proto", "frazil_tf::schema", check)
+}
+
+fn config() -> prost_build::Config {
+    let mut config = prost_build::Config::new();
+    // Zero-copy: a constant's bytes stay in the mapped file. Sorted maps: the same message always
+    // gives the same bytes.
+    config.bytes(["."]).btree_map(["."]);
+    config
+}
+
+/// Compiles `package.proto` of a crate to `package.rs` and `schema.rs` in its folder `to`.
+fn make(
+    member: &str,
+    package: &str,
+    mut config: prost_build::Config,
+    to: &str,
+    types: &str,
+    check: bool,
+) -> Result<()> {
+    let member = crate::root().join("crates").join(member);
+    let proto = member.join("proto");
+    let descriptors = protox::compile([proto.join(format!("{package}.proto"))], [&proto])?;
+    let made = tempfile::tempdir()?;
+    config.out_dir(made.path()).compile_fds(descriptors.clone())?;
+    let rust = fs::read_to_string(made.path().join(format!("{package}.rs")))?;
+    let to = member.join(to);
+    put(&to.join(format!("{package}.rs")), &rust, check)?;
+    put(&to.join("schema.rs"), &schema::rust(&descriptors, types)?, check)
 }
 
 fn put(path: &Path, contents: &str, check: bool) -> Result<()> {

@@ -15,7 +15,7 @@ const FREE: u64 = 64 << 20;
 const PER_BYTE: u64 = 4;
 
 /// Decodes a message. Its byte fields are windows on `bytes`.
-pub(crate) fn decode<M: Described>(bytes: Bytes) -> Result<M> {
+pub fn decode<M: Described>(bytes: Bytes) -> Result<M> {
     let limit = FREE + PER_BYTE * bytes.len() as u64;
     let mut walk = Walk { limit, ..Walk::default() };
     let message = M::SCHEMA.name;
@@ -35,7 +35,7 @@ pub(crate) fn decode<M: Described>(bytes: Bytes) -> Result<M> {
 /// How likely it is that bytes are a message of this kind: looks at the first few hundred fields
 /// and wants every one of them to be known, of the right kind and, where it is text, readable.
 /// A file that is cut off counts if it made sense until then.
-pub(crate) fn plausible(bytes: &[u8], schema: &'static Message) -> bool {
+pub fn plausible(bytes: &[u8], schema: &'static Message) -> bool {
     const ENOUGH: u64 = 500;
     let mut walk = Walk { limit: u64::MAX, strict: Some(ENOUGH), ..Walk::default() };
     match walk.message(Reader::new(bytes), schema, 0) {

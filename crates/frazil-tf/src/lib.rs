@@ -14,7 +14,7 @@ pub mod checkpoint;
 pub mod checkpoint_state;
 mod checkpoint_v1;
 mod crc;
-mod decode;
+pub mod decode;
 pub mod dtype;
 mod error;
 pub mod events;
