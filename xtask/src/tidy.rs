@@ -143,7 +143,9 @@ fn check_rust(file: &Path, text: &str, complaints: &mut Vec<String>) {
 
 /// Generated Rust is remade, not read.
 fn generated(file: &Path) -> bool {
-    ["proto/tensorflow.rs", "proto/onnx.rs", "proto/schema.rs"].iter().any(|end| file.ends_with(end))
+    ["proto/tensorflow.rs", "proto/onnx.rs", "proto/schema.rs"]
+        .iter()
+        .any(|end| file.ends_with(end))
 }
 
 fn check_layers(root: &Path, complaints: &mut Vec<String>) -> Result<()> {

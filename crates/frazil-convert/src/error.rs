@@ -26,6 +26,44 @@ pub enum Error {
         /// The format's own error.
         source: StoreError,
     },
+    /// A version of ONNX's operations that frazil does not know.
+    #[error("ONNX opset {opset} is not supported: {least} to {most} are")]
+    Opset {
+        /// What was asked for, or what a file says.
+        opset: i64,
+        /// The oldest.
+        least: u32,
+        /// The newest.
+        most: u32,
+    },
+    /// A graph of which nothing is wanted.
+    #[error("the graph has no outputs to write as {target}")]
+    NoOutputs {
+        /// The format.
+        target: &'static str,
+    },
+    /// A model that the format has no room for.
+    #[error("the model takes {bytes} bytes without its weights, more than {target} files can hold")]
+    TooLarge {
+        /// Its size.
+        bytes: u64,
+        /// The format.
+        target: &'static str,
+    },
+    /// An ONNX file that contradicts its format.
+    #[error("the model is not what ONNX allows: {reason}")]
+    BadOnnx {
+        /// What is wrong.
+        reason: String,
+    },
+    /// A tensor in an ONNX file that cannot be read.
+    #[error("tensor `{tensor}` cannot be used: {reason}")]
+    BadTensor {
+        /// Its name.
+        tensor: String,
+        /// Why not.
+        reason: String,
+    },
     /// A node without a name.
     #[error("node number {index} ({op}) has no name")]
     NoName {
@@ -198,6 +236,9 @@ impl Error {
             Error::Store { source, .. } => {
                 source.downcast_ref::<frazil_tf::Error>().and_then(frazil_tf::Error::hint)
             }
+            Error::Tensor(error) => error.hint(),
+            Error::Opset { .. } => Some("17 is what most engines know".to_owned()),
+            Error::NoOutputs { .. } => Some("name them with `--output`".to_owned()),
             Error::UnknownInput { near, .. } if !near.is_empty() => {
                 let near: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
                 Some(format!("the nearest names are {}", near.join(", ")))

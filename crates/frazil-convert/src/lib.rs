@@ -1,6 +1,7 @@
 //! Graphs from files and to files: one module per format, each with what it reads and what it
 //! writes.
 //!
+//! - [`onnx`]: ONNX, in both directions.
 //! - [`openvino`]: OpenVINO's intermediate representation, in both directions.
 //! - [`tf`]: TensorFlow's GraphDef, in both directions.
 //!
@@ -8,6 +9,7 @@
 //! in between (`frazil-graph`), and running a graph.
 
 mod error;
+pub mod onnx;
 pub mod openvino;
 pub mod tf;
 

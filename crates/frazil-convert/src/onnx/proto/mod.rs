@@ -12,6 +12,7 @@
 #[rustfmt::skip]
 mod onnx;
 
+#[allow(dead_code, reason = "generated")]
 #[rustfmt::skip]
 mod schema;
 
