@@ -192,6 +192,24 @@ pub enum Error {
         /// The format.
         target: &'static str,
     },
+    /// The `.xml` of an OpenVINO model is none.
+    #[error("at byte {at}: {reason}")]
+    IrText {
+        /// Where.
+        at: u64,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A layer of an OpenVINO model that contradicts itself or its surroundings.
+    #[error("layer `{layer}` ({kind}): {reason}")]
+    IrLayer {
+        /// Its name.
+        layer: String,
+        /// Its type.
+        kind: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// Nodes that the format cannot hold, all of them.
     #[error("{target} cannot hold {}", refusals(nodes))]
     Refused {

@@ -3,22 +3,27 @@
 //!
 //! [`export`] writes layers of operation sets 1 to 8 only, which every OpenVINO since 2022.1
 //! reads; a LayerNorm is MVN, Multiply and Add, and weights may be compressed to f16 as Model
-//! Optimizer does it.
+//! Optimizer does it. [`import`](import()) reads what frazil writes, and the layers that OpenVINO's
+//! own tools write for a BERT.
 //!
 //! What this module leaves out: control flow, state, and quantized layers.
 
 mod blob;
 mod build;
+mod import;
+mod layers;
 mod net;
 mod ops;
+mod read;
 mod write;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use frazil_graph::{Graph, Op, Symbol};
-use frazil_tensor::file::AtomicFile;
+use bytes::Bytes;
+use frazil_graph::{Graph, Op, Symbol, pass};
+use frazil_tensor::file::{self, AtomicFile};
 
 use crate::{Result, Written};
 
@@ -80,5 +85,20 @@ fn lowered(graph: &Graph) -> Result<Cow<'_, Graph>> {
     if graph.nodes().all(|(_, node)| kept(&node.op)) {
         return Ok(Cow::Borrowed(graph));
     }
-    Ok(Cow::Borrowed(graph))
+    let mut graph = graph.clone();
+    pass::lower(&mut graph, kept)?;
+    Ok(Cow::Owned(graph))
+}
+
+/// Reads `xml` and the `.bin` of the same name. Constants are windows on the mapped file; what
+/// frazil has no operation for is [`Op::Foreign`].
+pub fn import(xml: &Path) -> Result<Graph> {
+    let text = file::map(xml)?;
+    let weights = file::map(xml.with_extension("bin"))?;
+    import_bytes(&text, &weights)
+}
+
+/// Reads a representation that is in memory.
+pub fn import_bytes(xml: &[u8], weights: &Bytes) -> Result<Graph> {
+    import::import(xml, weights)
 }

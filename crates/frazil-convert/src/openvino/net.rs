@@ -33,6 +33,13 @@ pub(super) fn type_names(dtype: DType) -> Option<(&'static str, &'static str)> {
     })
 }
 
+/// The type of either of these names.
+pub(super) fn dtype_named(name: &str) -> Option<DType> {
+    DType::ALL
+        .into_iter()
+        .find(|dtype| type_names(*dtype).is_some_and(|(port, layer)| port == name || layer == name))
+}
+
 /// One output of one layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Wire {
