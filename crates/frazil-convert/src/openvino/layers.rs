@@ -2,10 +2,10 @@
 
 use frazil_graph::Value;
 use frazil_graph::op::{
-    ArgMax, Binary, Compare, Gather, Gelu, GeluForm, MatMul, OneHot, Op, Reduce, ReduceKind,
+    ArgMax, Binary, Compare, Gather, Gelu, GeluForm, MatMul, OneHot, Op, Pack, Reduce, ReduceKind,
     ShapeOp, Split, Squeeze, StridedSlice, Unary,
 };
-use frazil_tensor::DType;
+use frazil_tensor::{DType, Tensor};
 
 use super::import::Importer;
 use super::read::RawLayer;
@@ -314,8 +314,18 @@ impl Importer<'_> {
             return Ok(None);
         }
         // begin, end: [rank]  pairs: [rank, 2]
-        let pack = Op::Pack(frazil_graph::op::Pack { axis: 1 });
-        let pairs = self.step(layer, "paddings", pack, &[begin, end])?;
+        let pairs = match (self.integers(begin), self.integers(end)) {
+            (Some(begin), Some(end)) if begin.len() == end.len() => {
+                let pairs: Vec<i64> =
+                    begin.into_iter().zip(end).flat_map(|(a, b)| [a, b]).collect();
+                let tensor = Tensor::from_vec([pairs.len() / 2, 2], pairs)?;
+                self.step(layer, "paddings", Op::constant(tensor), &[])?
+            }
+            _ => {
+                let pack = Op::Pack(Pack { axis: 1 });
+                self.step(layer, "paddings", pack, &[begin, end])?
+            }
+        };
         let mut inputs = vec![x, pairs];
         inputs.extend(border);
         Ok(Some(vec![self.node(layer, Op::Pad, &inputs)?]))
@@ -355,7 +365,7 @@ impl Importer<'_> {
             (None, Some(&d)) if d > 0 => self.scalar(layer, "scale", 1.0 / (d as f32).sqrt())?,
             _ => return Ok(None),
         };
-        if rest.first().is_some() && layer.inputs[3].dtype != Some(DType::F32) {
+        if !rest.is_empty() && layer.inputs[3].dtype != Some(DType::F32) {
             return Ok(None);
         }
         let product = MatMul { transpose_a: false, transpose_b: true };

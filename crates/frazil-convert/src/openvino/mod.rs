@@ -86,7 +86,7 @@ fn lowered(graph: &Graph) -> Result<Cow<'_, Graph>> {
         return Ok(Cow::Borrowed(graph));
     }
     let mut graph = graph.clone();
-    pass::lower(&mut graph, kept)?;
+    pass::lower(&mut graph, &kept)?;
     Ok(Cow::Owned(graph))
 }
 
