@@ -1,6 +1,8 @@
 //! Fusing on every real graph at hand: Google's code of several ages, frozen or not, training or
 //! not, with fixed and free sizes, as the file has it and after cutting, folding and freezing.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+
 use std::io::Read;
 use std::path::Path;
 

@@ -11,6 +11,9 @@ use crate::{Graph, NodeId, Value};
 /// A search that takes more steps than this is hostile: real ones take dozens.
 const MOST_STEPS: usize = 20_000;
 
+/// Identities that follow on each other in real graphs.
+const MOST_IDENTITIES: usize = 64;
+
 /// Reshapes that follow on each other in real graphs.
 const MOST_RESHAPES: usize = 8;
 
@@ -95,8 +98,8 @@ impl Pattern {
 
 /// The value behind identities: `Identity`, `StopGradient`, reads of variables.
 pub fn source(graph: &Graph, mut value: Value) -> Value {
-    // A graph from outside may have a cycle; no chain is longer than the graph.
-    for _ in 0..graph.len() {
+    // A graph from outside may have a cycle; real chains are short.
+    for _ in 0..MOST_IDENTITIES {
         let node = graph.node(value.node);
         let through = matches!(
             node.op,
