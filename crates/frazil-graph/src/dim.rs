@@ -98,6 +98,21 @@ impl Dim {
         }
     }
 
+    /// Factor and symbols, if it is one product of them: `4*batch*seq`, but not `seq + 1`.
+    pub(crate) fn as_product(&self) -> Option<(i64, &[Symbol])> {
+        let mut terms = self.terms.iter();
+        match (terms.next(), terms.next()) {
+            (None, _) => Some((0, &[])),
+            (Some((symbols, factor)), None) => Some((*factor, symbols)),
+            _ => None,
+        }
+    }
+
+    /// The products that it is the sum of: factor and symbols of each.
+    pub(crate) fn products(&self) -> impl Iterator<Item = (i64, &[Symbol])> {
+        self.terms.iter().map(|(symbols, factor)| (*factor, symbols.as_slice()))
+    }
+
     /// Whether this is the number `value`.
     pub fn is(&self, value: i64) -> bool {
         self.as_known() == Some(value)

@@ -114,6 +114,34 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
+    /// A size that stays what it is.
+    #[error("{size} cannot be other than {baked}: `{name}` ({op}): {reason}")]
+    Baked {
+        /// The node where the proof fails.
+        name: String,
+        /// Its operation.
+        op: String,
+        /// The size, `batch` or `seq`.
+        size: String,
+        /// What it is.
+        baked: i64,
+        /// What does not hold for other sizes.
+        reason: String,
+    },
+    /// A constant that may be a size or a number.
+    #[error("`{name}` ({op}): {constant} may be {candidates}: {reason}")]
+    Unproven {
+        /// The node that reads the constant.
+        name: String,
+        /// Its operation.
+        op: String,
+        /// Which constant, and which entry of it.
+        constant: String,
+        /// What it may be.
+        candidates: String,
+        /// Why neither is proven.
+        reason: String,
+    },
     /// A weight that the checkpoint lacks.
     #[error("variable `{name}` is not in the weights")]
     MissingVariable {
@@ -173,6 +201,13 @@ impl Error {
             Error::UnknownNode { .. } => {
                 Some("`frazil inspect MODEL --nodes` lists the nodes of a graph".to_owned())
             }
+            Error::Baked { size, .. } => Some(format!(
+                "leave {size} as it is, or cut the graph above that node (`--output`)"
+            )),
+            Error::Unproven { .. } => Some(
+                "leave this size as it is, or cut the graph above that node (`--output`)"
+                    .to_owned(),
+            ),
             Error::NotAPort { .. } => Some("write `name` or `name:0`".to_owned()),
             _ => None,
         }

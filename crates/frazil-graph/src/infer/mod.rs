@@ -33,6 +33,13 @@ pub fn infer(graph: &Graph) -> Result<Facts> {
     Ok(inference.facts)
 }
 
+/// What one operation makes of its inputs, by the same rules; the error says why they do not fit.
+/// Extents that do not follow are symbols whose names begin with `?`.
+pub(crate) fn apply(node: &Node, inputs: Vec<Fact>) -> std::result::Result<Vec<Fact>, String> {
+    let facts = Facts { nodes: Vec::new() };
+    Inference { facts, unknown: 0 }.rule(node, inputs).map_err(|problem| problem.0)
+}
+
 /// Why operands do not go together.
 pub(super) struct Problem(pub String);
 
@@ -63,10 +70,11 @@ impl Inference {
     }
 
     fn node(&mut self, node: &Node) -> Ruled {
-        if let Op::Foreign(op) = &node.op {
-            return Ok(op.outputs.iter().map(declared).collect());
-        }
         let inputs: Vec<Fact> = node.inputs.iter().map(|&value| self.fact(value).clone()).collect();
+        self.rule(node, inputs)
+    }
+
+    fn rule(&mut self, node: &Node, inputs: Vec<Fact>) -> Ruled {
         let (least, most) = node.op.arity();
         if inputs.len() < least || inputs.len() > most {
             return problem(format!("{} inputs do not fit", inputs.len()));
@@ -125,7 +133,7 @@ impl Inference {
             Op::BroadcastTo => self.filled(inputs[0].dtype, &inputs[1], None),
             Op::Tile => self.tile(&inputs[0], &inputs[1]),
             Op::Pad => self.pad(&inputs[0], &inputs[1]),
-            Op::Foreign(_) => unreachable!("answered above"),
+            Op::Foreign(op) => Ok(op.outputs.iter().map(declared).collect()),
         }
     }
 
