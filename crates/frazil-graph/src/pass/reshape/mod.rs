@@ -18,11 +18,14 @@ mod rules;
 use std::collections::HashSet;
 
 use self::prove::{Question, order, prove};
-use self::rewrite::{Change, Maker, rewrite};
+use self::rewrite::{Change, Maker, rewrite, shorten};
 use super::{Report, fold};
 use crate::dim::show;
 use crate::op::{Input, Op};
 use crate::{Dim, Error, Facts, Graph, NodeId, Result, Sizes, Symbol, Value, infer};
+
+#[cfg(test)]
+mod tests;
 
 /// What is wanted of one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,12 +100,18 @@ pub fn reshape(graph: &mut Graph, wanted: &Reshape) -> Result<Report> {
         }
     }
     if !general.changes.is_empty() {
-        changed.prune();
         general.verify(graph, &changed)?;
-        general.report(&mut report);
+        let names = general.report(&mut report);
+        put(&mut changed, &numbers, &mut report);
+        fits(&changed)?;
+        shorten(&mut changed, &names)?;
+        changed.prune();
+    } else {
+        put(&mut changed, &numbers, &mut report);
+        fits(&changed)?;
     }
     if !numbers.is_empty() {
-        report.extend(substitute(&mut changed, &numbers)?);
+        report.extend(fold(&mut changed)?);
     }
     debug_assert!(changed.check().is_ok(), "{:?}", changed.check());
     *graph = changed;
@@ -221,8 +230,8 @@ impl General {
         Ok(())
     }
 
-    /// One note per constant, whichever sizes it became.
-    fn report(self, report: &mut Report) {
+    /// One note per constant, whichever sizes it became; gives the names of the nodes.
+    fn report(self, report: &mut Report) -> Vec<String> {
         let mut notes: Vec<(&'static str, Change)> = Vec::new();
         for (symbol, change) in self.changes {
             let rule = if symbol == Symbol::batch() { "batch" } else { "seq" };
@@ -239,10 +248,12 @@ impl General {
                 None => notes.push((rule, change)),
             }
         }
+        let names = notes.iter().map(|(_, note)| note.node.clone()).collect();
         for (rule, note) in notes {
             let text = format!("{} {} -> {}", note.what, note.before, note.after);
             report.did(rule, note.node, text);
         }
+        names
     }
 }
 
@@ -251,9 +262,8 @@ fn known(facts: &Facts, value: Value, sizes: &Sizes) -> Option<Vec<i64>> {
     facts[value].dims.as_ref()?.iter().map(|dim| dim.at(sizes)).collect()
 }
 
-/// Puts numbers in place of open sizes, and folds what is known then.
-fn substitute(graph: &mut Graph, numbers: &[(Symbol, usize)]) -> Result<Report> {
-    let mut report = Report::default();
+/// Puts numbers in place of open sizes of the inputs.
+fn put(graph: &mut Graph, numbers: &[(Symbol, usize)], report: &mut Report) {
     let ports: Vec<Value> = graph.inputs.iter().map(|port| port.value).collect();
     for value in ports {
         let node = graph.node_mut(value.node);
@@ -270,9 +280,6 @@ fn substitute(graph: &mut Graph, numbers: &[(Symbol, usize)]) -> Result<Report> 
             report.did("input", node.name.clone(), format!("shape {before} -> {after}"));
         }
     }
-    fits(graph)?;
-    report.extend(fold(graph)?);
-    Ok(report)
 }
 
 /// Whether all shapes go together, with an error that names the weight that is too small.

@@ -1,8 +1,8 @@
 //! Making the changes that a proof asks for.
 //!
 //! A size is read off an input once (`reshape/batch`, `reshape/seq`), and operands that were
-//! constant are built from it under their own names. One open extent of a reshape's target is
-//! written as -1 instead.
+//! constant are built from it under their own names. In the end, a reshape's target with one open
+//! extent becomes a constant again, with -1 in that place.
 
 use std::collections::HashMap;
 
@@ -74,6 +74,34 @@ pub(super) fn rewrite(graph: &mut Graph, edits: &[Edit], maker: &mut Maker) -> R
     Ok(changes)
 }
 
+/// Targets of the named reshapes with one open extent become constants, with -1 in its place.
+pub(super) fn shorten(graph: &mut Graph, reshapes: &[String]) -> Result<()> {
+    let facts = infer(graph)?;
+    let uses = graph.uses();
+    for name in reshapes {
+        let Some(id) = graph.find(name).filter(|&id| graph.node(id).op == Op::Reshape) else {
+            continue;
+        };
+        let target = graph.node(id).inputs[1];
+        let fact = &facts[target];
+        let Some(elements) = &fact.elements else { continue };
+        let open = elements.iter().filter(|element| element.as_known().is_none()).count();
+        let counts = elements.iter().filter_map(Dim::as_known).all(|n| n > 0);
+        let own = uses.get(&target).is_some_and(|uses| uses.len() == 1)
+            && !graph.outputs.iter().any(|port| port.value == target);
+        if open != 1 || !counts || !own {
+            continue;
+        }
+        let values: Vec<i64> = elements.iter().map(|e| e.as_known().unwrap_or(-1)).collect();
+        let dtype = fact.dtype.unwrap_or(DType::I32);
+        let value = whole(name, dtype, Some(values.len()), &values)?;
+        let node = graph.node_mut(target.node);
+        node.op = Op::constant(value);
+        node.inputs.clear();
+    }
+    Ok(())
+}
+
 /// What an operand is called.
 fn word(op: &Op, input: usize) -> &'static str {
     match (op, input) {
@@ -102,19 +130,11 @@ impl Maker {
         let old = graph.node(reader).inputs[input];
         let dtype = facts[old].dtype.unwrap_or(DType::I32);
         let scalar = facts[old].rank() == Some(0);
-        let mut list = elements.to_vec();
-        let symbolic: Vec<usize> =
-            (0..list.len()).filter(|&i| list[i].as_known().is_none()).collect();
-        let numbers = list.iter().filter_map(Dim::as_known).all(|n| n > 0);
-        if let (Op::Reshape, [only], true) = (&graph.node(reader).op, symbolic.as_slice(), numbers)
-        {
-            list[*only] = Dim::known(-1);
-        }
         let name = format!("{}/{}", graph.node(reader).name, word(&graph.node(reader).op, input));
         let (op, inputs) = if scalar {
-            (Op::Unary(Unary::Identity), vec![self.number(graph, &list[0], dtype)?])
+            (Op::Unary(Unary::Identity), vec![self.number(graph, &elements[0], dtype)?])
         } else {
-            self.list(graph, &name, &list, dtype)?
+            self.list(graph, &name, elements, dtype)?
         };
         let shared = graph.uses().get(&old).map_or(0, Vec::len) > 1
             || graph.outputs.iter().any(|port| port.value == old)

@@ -29,7 +29,7 @@ impl Prover<'_> {
             }
             _ => {}
         }
-        let facts: Vec<Fact> = node.inputs.iter().map(|&value| self.fact(value)).collect();
+        let facts: Vec<Fact> = node.inputs.iter().map(|&value| self.listed(value)).collect();
         let inferred = apply(node, facts)?;
         let sized = node.inputs.iter().any(|&value| self.is_sized(value));
         let shapes = if self.is_arithmetic(&inferred) {
@@ -65,12 +65,25 @@ impl Prover<'_> {
             _ => node.inputs.iter().all(|&value| {
                 self.seen[value.node.index()][value.port as usize].elements.is_some()
                     && self
-                        .fact(value)
+                        .listed(value)
                         .dims
                         .is_some_and(|d| d.iter().all(|d| d.as_known().is_some()))
             }),
         };
         known && reads(&node.op)
+    }
+
+    /// The facts of a value that shape arithmetic may read. Where the size was 1, every short list
+    /// might be longer; lists that index or scale sizes are what they are.
+    fn listed(&self, value: Value) -> Fact {
+        let mut fact = self.fact(value);
+        if let Some(list) = self.graph.op(value).as_const()
+            && fact.elements.is_some()
+            && self.question.baked == 1
+        {
+            fact.dims = Some(list.shape().iter().map(|&extent| extent.into()).collect());
+        }
+        fact
     }
 
     /// The axes of the outputs.
