@@ -254,6 +254,7 @@ impl<'g> Search<'g> {
     fn agrees_on_top(&self, pattern: &Pattern, value: Value) -> bool {
         match &*pattern.0 {
             Kind::Node { want, .. } | Kind::Leaf(want) => want.accepts(self.graph.op(value)),
+            Kind::Weight(_) => matches!(self.graph.op(value), Op::Const(_) | Op::Variable(_)),
             Kind::OneOf(patterns) => patterns.iter().any(|p| self.agrees_on_top(p, value)),
             Kind::Bound(_, pattern) | Kind::Key(pattern) => self.agrees_on_top(pattern, value),
             _ => false,

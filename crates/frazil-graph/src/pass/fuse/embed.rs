@@ -97,7 +97,9 @@ fn rewrite(site: &Site<'_>) -> Result<Rewrite, String> {
     }
     let positions = site.dims(site.value("positions"))?;
     let (outer, rows) = positions.split_at(positions.len().saturating_sub(2));
-    if rows != [s.clone(), h.clone()] || !outer.iter().all(|d| d.is(1)) {
+    let each =
+        matches!(rows, [n, f] if f == h && (n == s || (n.as_known().is_none() && cut_at(site, s))));
+    if !each || !outer.iter().all(|d| d.is(1)) {
         let name = site.name(site.value("positions"));
         return Err(format!("{name} is {}, one row for each of {s} expected", show(positions)));
     }
@@ -135,6 +137,18 @@ fn by_position(site: &Site<'_>, ids: Value, b: &Dim, s: &Dim) -> Result<Value, S
         }
     }
     found.ok_or_else(|| format!("{} comes from nothing of the shape [{b}, {s}]", site.name(ids)))
+}
+
+/// Whether the position ids are the first `s` of a longer list. How many there are is not known
+/// then, since the list may be shorter; but a shorter one would not go with the words.
+fn cut_at(site: &Site<'_>, s: &Dim) -> bool {
+    let Some(ids) = site.found.get("position_ids") else { return false };
+    let node = site.graph.node(source(site.graph, ids).node);
+    if !matches!(node.op, Op::StridedSlice(_)) {
+        return false;
+    }
+    let ends = site.fact(node.inputs[2]).and_then(|fact| fact.elements.as_ref());
+    ends.and_then(|ends| ends.last()).is_some_and(|end| end == s)
 }
 
 /// Whether indices are 0, 1, 2, …
@@ -297,6 +311,42 @@ mod tests {
             let report = run(&mut g, &Fusions::all());
             assert_eq!(report.count("embed"), usize::from(fits), "{report:?}");
             assert_eq!(report.missed.len(), usize::from(!fits), "{report:?}");
+        }
+    }
+
+    /// The same with a free length: `rows[:, :seq]` of a longer list.
+    #[test]
+    fn positions_by_index_with_a_dynamic_length() {
+        for (end, fits) in [("length", true), ("one", false)] {
+            let mut g = Build::default();
+            for name in ["ids", "segments"] {
+                g.input(name, DType::I32, &batch_by_seq());
+            }
+            g.weight("word", &[30, 4]);
+            g.weight("type", &[2, 4]);
+            g.weight("position", &[9, 4]);
+            g.int("zero", 0);
+            g.int("one", 1);
+            for (name, list) in [("l1", &[1][..]), ("l2", &[2]), ("00", &[0, 0]), ("11", &[1, 1])] {
+                g.list(name, list);
+            }
+            let rows = Tensor::from_vec([1, 9], (0..9).collect::<Vec<i32>>()).unwrap();
+            g.node("rows", Op::constant(rows), &[]);
+            g.node("Shape", Op::Shape(ShapeOp { to: DType::I32 }), &["ids"]);
+            let one = Op::StridedSlice(StridedSlice { shrink_axis_mask: 1, ..Default::default() });
+            g.node("length", one, &["Shape", "l1", "l2", "l1"]);
+            g.node("end", Op::Pack(Pack { axis: 0 }), &["zero", end]);
+            let masks = StridedSlice { begin_mask: 3, end_mask: 1, ..Default::default() };
+            g.node("slice", Op::StridedSlice(masks), &["rows", "00", "end", "11"]);
+            let gather = || Op::Gather(Gather::default());
+            g.node("p", gather(), &["position", "slice", "zero"]);
+            g.node("w", gather(), &["word", "ids", "zero"]);
+            g.node("t", gather(), &["type", "segments", "zero"]);
+            g.binary("add", Binary::Add, "w", "t");
+            g.binary("add_1", Binary::Add, "add", "p");
+            g.output("add_1");
+            let report = run(&mut g, &Fusions::all());
+            assert_eq!(report.count("embed"), usize::from(fits), "{report:?}");
         }
     }
 

@@ -10,8 +10,8 @@ pub(super) fn rule() -> Rule {
         name: "linear",
         anchors: |op| matches!(op, Op::Binary(Binary::Add) | Op::BiasAdd),
         forms: vec![
-            product(weight("w")) + weight("bias"),
-            product(transpose(weight("w"), &[1, 0]).bind("transposed")) + weight("bias"),
+            product(weight("w").key()) + weight("bias"),
+            product(transpose(weight("w").key(), &[1, 0]).bind("transposed")) + weight("bias"),
         ],
         rewrite,
     }
@@ -19,7 +19,7 @@ pub(super) fn rule() -> Rule {
 
 /// `x w`, whichever of the two is transposed.
 fn product(w: Pattern) -> Pattern {
-    node("MatMul", |op| matches!(op, Op::MatMul(_)), vec![any("x"), w]).key().bind("product")
+    node("MatMul", |op| matches!(op, Op::MatMul(_)), vec![any("x"), w]).bind("product")
 }
 
 fn rewrite(site: &Site<'_>) -> Result<Rewrite, String> {
@@ -109,6 +109,16 @@ mod tests {
         for name in ["BiasAdd", "BiasAdd_1"] {
             assert_eq!(*g.graph.op(g.value(name)), Op::Linear(Linear { transpose_w: true }));
         }
+    }
+
+    #[test]
+    fn a_product_of_two_activations_is_no_miss() {
+        let mut g = start();
+        g.input("y", DType::F32, &[Dim::known(8), Dim::known(4)]);
+        g.matmul("MatMul", "x", "y");
+        g.node("BiasAdd", Op::BiasAdd, &["MatMul", "bias"]);
+        g.output("BiasAdd");
+        assert_eq!(run(&mut g), Report::default());
     }
 
     #[test]
