@@ -143,6 +143,17 @@ pub enum Error {
     /// A batch or length of nothing.
     #[error("batch and length must be at least 1, and their product a number")]
     EmptyBatch,
+    /// A vocabulary that is not one word piece per line of UTF-8.
+    #[error("line {line} of the vocabulary {reason}")]
+    Vocabulary {
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A vocabulary without a piece that BERT's code needs.
+    #[error("the vocabulary has no `{0}`")]
+    NoSpecialToken(&'static str),
     /// A classifier without classes.
     #[error("a classifier needs at least one label")]
     NoLabels,

@@ -170,6 +170,12 @@ pub enum Error {
         /// The format.
         target: &'static str,
     },
+    /// An input or output of the model whose type is not known.
+    #[error("the type of `{name}` is not known, and a signature needs it")]
+    UntypedEnd {
+        /// The input or output.
+        name: String,
+    },
     /// A type that the operation or the format does not take.
     #[error("`{node}` ({op}): {target} takes no {dtype} there")]
     BadType {

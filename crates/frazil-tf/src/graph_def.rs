@@ -2,15 +2,21 @@
 //! tensors by name. What the nodes compute is a later crate's business; the function library is
 //! carried along untouched.
 
+use std::io::Write;
 use std::path::Path;
 
 use bytes::Bytes;
+use frazil_tensor::file::AtomicFile;
 use frazil_tensor::{Shape, StoreError, Tensor, TensorInfo, TensorStore};
+
+use prost::Message;
 
 use crate::proto::{GraphDef, NodeDef, TensorProto, attr_value::Value};
 use crate::{Error, Result, dtype, message_file, tensor_proto};
 
 const EXPECTED: &str = "a GraphDef";
+/// The number of `GraphDef.node`.
+const NODE_FIELD: u32 = 1;
 
 /// A graph from its binary or text form, whichever `bytes` are. Constants stay where they are.
 pub fn decode(bytes: Bytes) -> Result<GraphDef> {
@@ -23,8 +29,29 @@ pub fn read(path: impl AsRef<Path>) -> Result<GraphDef> {
 }
 
 /// Writes the binary form.
+///
+/// The bytes are those of the message encoded at once; but nodes are encoded one by one, since
+/// the weights of a large model should not be in memory twice.
 pub fn write(path: impl AsRef<Path>, graph: &GraphDef) -> Result<()> {
-    message_file::write(path.as_ref(), graph)
+    let path = path.as_ref();
+    message_file::check_size(graph)?;
+    let mut file = AtomicFile::create(path)?;
+    let io = |source| frazil_tensor::Error::Io { action: "write", path: path.into(), source };
+    let mut buffer = Vec::new();
+    for node in &graph.node {
+        buffer.clear();
+        prost::encoding::message::encode(NODE_FIELD, node, &mut buffer);
+        file.write_all(&buffer).map_err(io)?;
+    }
+    let rest = GraphDef {
+        node: Vec::new(),
+        library: graph.library.clone(),
+        version: graph.version,
+        versions: graph.versions.clone(),
+        debug_info: graph.debug_info.clone(),
+    };
+    file.write_all(&rest.encode_to_vec()).map_err(io)?;
+    Ok(file.commit()?)
 }
 
 /// Writes the text form, as TensorFlow 1.15's `graph.pbtxt`.

@@ -37,11 +37,17 @@ pub(crate) fn read<M: Described>(path: &Path, expected: &'static str) -> Result<
 
 /// Writes the binary form. Maps are sorted: equal messages give equal files.
 pub(crate) fn write<M: Described>(path: &Path, message: &M) -> Result<()> {
+    check_size(message)?;
+    Ok(file::write(path, &message.encode_to_vec())?)
+}
+
+/// Whether a message is small enough to be read again.
+pub(crate) fn check_size<M: Described>(message: &M) -> Result<()> {
     let size = message.encoded_len();
     if size > MAX_BINARY {
         return Err(Error::Oversized { message: M::SCHEMA.name, size });
     }
-    Ok(file::write(path, &message.encode_to_vec())?)
+    Ok(())
 }
 
 /// Writes the text form.

@@ -34,6 +34,9 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Inspect(commands::inspect::Args),
+    Freeze(commands::convert::FreezeArgs),
+    Convert(commands::convert::Args),
+    Reshape(commands::convert::ReshapeArgs),
     VerifyWeights(commands::verify_weights::Args),
     ExportWeights(commands::export_weights::Args),
     ImportWeights(commands::import_weights::Args),
@@ -95,6 +98,9 @@ pub fn run(
     let cli = Cli::try_parse_from(std::iter::once(OsString::from("frazil")).chain(words))?;
     match cli.command.unwrap_or_else(|| Command::Demo(commands::demo::Args::default())) {
         Command::Inspect(args) => commands::inspect::run(args, out),
+        Command::Freeze(args) => commands::convert::freeze(args, out),
+        Command::Convert(args) => commands::convert::run(args, out),
+        Command::Reshape(args) => commands::convert::reshape(args, out),
         Command::VerifyWeights(args) => commands::verify_weights::run(args, out),
         Command::ExportWeights(args) => commands::export_weights::run(args, out),
         Command::ImportWeights(args) => commands::import_weights::run(args, out),
@@ -120,6 +126,15 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
         return error.hint();
     }
     if let Some(error) = error.downcast_ref::<frazil::bert::Error>() {
+        return error.hint();
+    }
+    if let Some(error) = error.downcast_ref::<frazil::graph::Error>() {
+        return error.hint();
+    }
+    if let Some(error) = error.downcast_ref::<frazil::convert::Error>() {
+        return error.hint();
+    }
+    if let Some(error) = error.downcast_ref::<frazil::ops::cut_spec::Error>() {
         return error.hint();
     }
     error.downcast_ref::<frazil::tf::Error>().and_then(frazil::tf::Error::hint)

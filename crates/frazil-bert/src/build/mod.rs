@@ -15,7 +15,7 @@ use frazil_graph::op::{
 use frazil_graph::{Dim, Graph, Op, Port, Symbol, Value};
 use frazil_tensor::DType;
 
-use crate::config::Activation;
+use crate::config::{Activation, Formulas};
 use crate::{BertConfig, Error, Head, Result};
 use scope::{Builder, Extent, Side};
 
@@ -28,24 +28,15 @@ pub struct Options {
     pub seq: Option<usize>,
     /// Classes of the classifier.
     pub labels: usize,
-    /// Inside the root of every LayerNorm.
-    pub epsilon: f32,
-    /// Which formula `gelu` means.
-    pub gelu: GeluForm,
+    /// What the configuration cannot say.
+    pub formulas: Formulas,
     /// Whether there is a pooler. Without it the encoder gives its rows alone.
     pub pooler: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            batch: None,
-            seq: None,
-            labels: 2,
-            epsilon: 1e-12,
-            gelu: GeluForm::Tanh,
-            pooler: true,
-        }
+        Self { batch: None, seq: None, labels: 2, formulas: Formulas::default(), pooler: true }
     }
 }
 
@@ -303,7 +294,7 @@ impl Model<'_> {
     fn gelu(&mut self, scope: &str, x: Value) -> Result<Value> {
         let b = &mut self.b;
         let (mul, add) = (format!("{scope}/mul"), format!("{scope}/add"));
-        let bell = match self.options.gelu {
+        let bell = match self.options.formulas.gelu {
             GeluForm::Tanh => {
                 let pow = format!("{scope}/Pow");
                 let cube = b.with_number(&pow, Binary::Pow, Side::Right, x, 3.0)?;
@@ -339,7 +330,7 @@ impl Model<'_> {
         let variance = b.mean(&format!("{scope}/moments/variance"), square, axis)?;
         let norm = format!("{scope}/batchnorm");
         let add = format!("{norm}/add");
-        let epsilon = self.options.epsilon;
+        let epsilon = self.options.formulas.epsilon as f32;
         let sum = b.with_number(&add, Binary::Add, Side::Right, variance, epsilon)?;
         let root = b.unary(&format!("{norm}/Rsqrt"), Unary::Rsqrt, sum)?;
         let mul = format!("{norm}/mul");

@@ -44,10 +44,32 @@ impl Labels {
     }
 }
 
+/// What `bert_config.json` cannot say.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Formulas {
+    /// Which formula `gelu` means.
+    pub gelu: GeluForm,
+    /// Inside the root of every LayerNorm.
+    pub epsilon: f64,
+}
+
+/// google-research/bert's own.
+impl Default for Formulas {
+    fn default() -> Self {
+        Self { gelu: GeluForm::Tanh, epsilon: LAYER_NORM_EPSILON }
+    }
+}
+
 /// The text of a `config.json` for transformers, with the class for `head` and, for a
 /// classifier, its labels.
-pub fn to_huggingface(config: &BertConfig, head: Head, labels: Option<&Labels>) -> String {
+pub fn to_huggingface(
+    config: &BertConfig,
+    head: Head,
+    labels: Option<&Labels>,
+    formulas: Formulas,
+) -> String {
     let hidden_act = match config.hidden_act {
+        Activation::Gelu if formulas.gelu == GeluForm::Erf => "gelu",
         Activation::Gelu => "gelu_new",
         Activation::Relu => "relu",
         Activation::Tanh => "tanh",
@@ -57,7 +79,7 @@ pub fn to_huggingface(config: &BertConfig, head: Head, labels: Option<&Labels>) 
     map.insert("architectures".into(), json!([architecture(head)]));
     map.extend(config.to_map());
     map.insert("hidden_act".into(), json!(hidden_act));
-    map.insert("layer_norm_eps".into(), json!(LAYER_NORM_EPSILON));
+    map.insert("layer_norm_eps".into(), json!(formulas.epsilon));
     map.insert("model_type".into(), json!("bert"));
     map.insert("pad_token_id".into(), json!(0));
     map.insert("position_embedding_type".into(), json!("absolute"));
@@ -80,10 +102,8 @@ pub struct FromHuggingFace {
     pub config: BertConfig,
     /// Labels of a classifier, if the file names some.
     pub labels: Option<Labels>,
-    /// Which formula the model's GELU is.
-    pub gelu: GeluForm,
-    /// Inside the root of the model's LayerNorm.
-    pub epsilon: f32,
+    /// What the model computes where TensorFlow 1's BERT has one fixed formula.
+    pub formulas: Formulas,
     /// What TensorFlow 1's BERT will compute otherwise than the model did, in sentences.
     pub notes: Vec<String>,
 }
@@ -155,8 +175,8 @@ impl FromHuggingFace {
             config.type_vocab_size = 2;
         }
         config.other.clear();
-        let epsilon = epsilon.unwrap_or(LAYER_NORM_EPSILON) as f32;
-        Ok(Self { config, labels, gelu, epsilon, notes })
+        let epsilon = epsilon.unwrap_or(LAYER_NORM_EPSILON);
+        Ok(Self { config, labels, formulas: Formulas { gelu, epsilon }, notes })
     }
 }
 
@@ -180,7 +200,7 @@ mod tests {
     fn there_and_back() {
         let config = BertConfig { type_vocab_size: 2, ..BertConfig::new(30522) };
         let labels = Labels::Names(vec!["no".into(), "yes".into(), "maybe".into()]);
-        let text = to_huggingface(&config, Head::Classifier, Some(&labels));
+        let text = to_huggingface(&config, Head::Classifier, Some(&labels), Formulas::default());
         let map = object(text.as_bytes()).unwrap();
         assert_eq!(map["architectures"], json!(["BertForSequenceClassification"]));
         assert_eq!(map["hidden_act"], "gelu_new");
@@ -191,6 +211,9 @@ mod tests {
         assert_eq!(back.config, config);
         assert_eq!(back.labels, Some(labels));
         assert!(back.notes.is_empty());
+        let erf = Formulas { gelu: GeluForm::Erf, epsilon: 1e-5 };
+        let text = to_huggingface(&config, Head::Encoder, None, erf);
+        assert_eq!(FromHuggingFace::from_slice(text.as_bytes()).unwrap().formulas, erf);
     }
 
     #[test]

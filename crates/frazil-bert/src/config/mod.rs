@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{Error, Result};
 
-pub use huggingface::{FromHuggingFace, Labels, to_huggingface};
+pub use huggingface::{Formulas, FromHuggingFace, Labels, to_huggingface};
 pub use shapes::{Difference, FromShapes};
 
 /// The activation between the two feed-forward matrices.

@@ -14,8 +14,10 @@ mod function;
 pub mod import;
 mod op;
 mod outputs;
+mod saved_model;
 mod select;
 
 pub use export::export;
 pub use import::{ImportOptions, Imported, import};
 pub use outputs::default_outputs;
+pub use saved_model::saved_model;

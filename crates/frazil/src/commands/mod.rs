@@ -1,8 +1,10 @@
 //! The commands: each parses its arguments, calls one of `frazil::ops`, and prints the report.
 
+pub mod convert;
 pub mod demo;
 pub mod export_weights;
 mod flags;
+mod graph_flags;
 pub mod import_weights;
 pub mod inspect;
 mod progress;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use frazil_bert::config::{Labels, to_huggingface};
 use frazil_bert::inventory::total;
 use frazil_bert::names::{Head, Mapped, Row, huggingface, popart, variables};
+use frazil_bert::tokenizer_files::TokenizerFiles;
 use frazil_tensor::npy::NpzWriter;
 use frazil_tensor::safetensors::SafeTensorsWriter;
 use frazil_tensor::{DType, Tensor, TensorInfo, TensorStore, file};
@@ -472,7 +473,7 @@ fn make_folder(output: &Path) -> Result<()> {
     }
 }
 
-/// `config.json` for the class, and the vocabulary, beside the weights.
+/// `config.json` for the class, the vocabulary and its tokenizer's files, beside the weights.
 fn write_beside(model: &mut Model, output: &Path, head: Head) -> Result<Vec<PathBuf>> {
     let folder = output.parent().unwrap_or(Path::new(""));
     let mut written = Vec::new();
@@ -491,15 +492,29 @@ fn write_beside(model: &mut Model, output: &Path, head: Head) -> Result<Vec<Path
         Some(_) => {
             let count = Labels::Count(model.labels());
             let labels = config.labels.clone().filter(|labels| labels.count() == count.count());
-            let text = to_huggingface(&config.config, head, Some(&labels.unwrap_or(count)));
+            let labels = Some(labels.unwrap_or(count));
+            let formulas = config.formulas;
+            let text = to_huggingface(&config.config, head, labels.as_ref(), formulas);
             file::write(&target, text.as_bytes())?;
             written.push(target);
         }
     }
     if let Some(vocab) = model.beside(&["vocab.txt"], folder) {
-        let target = folder.join("vocab.txt");
-        file::write(&target, &file::map(&vocab)?)?;
-        written.push(target);
+        let text = file::map(&vocab)?;
+        let positions = model.bert()?.config.max_position_embeddings;
+        let files = TokenizerFiles::new(&text, positions);
+        let files = files.map_err(|error| error.in_file(&vocab))?;
+        let case = if files.lower_case { "lower" } else { "both upper and lower" };
+        model.notes.push(format!("the vocabulary has words in {case} case"));
+        for (name, text) in [
+            ("vocab.txt", text.as_ref()),
+            ("tokenizer.json", files.tokenizer.as_bytes()),
+            ("tokenizer_config.json", files.config.as_bytes()),
+        ] {
+            let target = folder.join(name);
+            file::write(&target, text)?;
+            written.push(target);
+        }
     }
     Ok(written)
 }

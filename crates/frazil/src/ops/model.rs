@@ -3,10 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use frazil_bert::config::{FromHuggingFace, FromShapes, Labels};
+use frazil_bert::config::{Formulas, FromHuggingFace, FromShapes, Labels};
 use frazil_bert::names::{self, Head, Naming, Part, Row, Rule, Translation, variables};
 use frazil_bert::{BertConfig, inventory};
-use frazil_graph::op::GeluForm;
 use frazil_tensor::{DType, TensorInfo, file};
 use serde::Serialize;
 
@@ -31,10 +30,8 @@ pub(crate) struct Configuration {
     pub labels: Option<Labels>,
     /// The file; none if the configuration is read off the shapes.
     pub path: Option<PathBuf>,
-    /// Which formula the model's GELU is.
-    pub gelu: GeluForm,
-    /// Inside the root of the model's LayerNorm.
-    pub epsilon: f32,
+    /// What the model computes where google-research/bert's code has one fixed formula.
+    pub formulas: Formulas,
     /// What google-research/bert's own code computes otherwise, in sentences.
     pub differences: Vec<String>,
 }
@@ -42,8 +39,8 @@ pub(crate) struct Configuration {
 impl Configuration {
     /// Of google-research/bert's own formulas.
     fn original(config: BertConfig, path: Option<PathBuf>) -> Self {
-        let (gelu, epsilon) = (GeluForm::Tanh, 1e-12);
-        Self { config, labels: None, path, gelu, epsilon, differences: Vec::new() }
+        let formulas = Formulas::default();
+        Self { config, labels: None, path, formulas, differences: Vec::new() }
     }
 }
 
@@ -286,8 +283,7 @@ fn read_config(path: &Path) -> Result<Configuration> {
         config: read.config,
         labels: read.labels,
         path: Some(path.to_path_buf()),
-        gelu: read.gelu,
-        epsilon: read.epsilon,
+        formulas: read.formulas,
         differences: read.notes,
     })
 }

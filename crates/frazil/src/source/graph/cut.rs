@@ -1,5 +1,7 @@
 //! From what the user asked for to a cut of the graph.
 
+use std::collections::BTreeMap;
+
 use frazil_bert::Head;
 use frazil_convert::tf;
 use frazil_graph::op::{Input, Op};
@@ -8,7 +10,7 @@ use frazil_graph::{Dim, Error as GraphError, Graph, Node, Port, Symbol, Value, i
 use frazil_tensor::DType;
 
 use super::{GraphOptions, Outputs};
-use crate::ops::cut_spec::{DimSpec, FrozenValue, InputSpec, OutputSpec};
+use crate::ops::cut_spec::{CutSpec, DimSpec, FrozenValue, InputSpec, OutputSpec};
 use crate::{Error, Result};
 
 /// The nodes that google-research/bert's programs give their results, by head; of several, the
@@ -37,6 +39,7 @@ pub(super) fn cut(
     };
     // What no output needs must not decide anything below.
     let mut report = pass::cut(graph, &[], &outputs)?;
+    report.extend(pass::remove_dropout(graph)?);
     for (place, value) in &spec.frozen {
         let at = place_of(graph, &place.name, place.port, place.in_port)?;
         freeze_input(graph, at, &place.place(), None, None, value)?;
@@ -193,13 +196,39 @@ fn dims_of(name: &str, shape: &[DimSpec]) -> Vec<Dim> {
     shape
         .iter()
         .enumerate()
-        .map(|(axis, dim)| match (dim.as_known(), axis) {
-            (Some(extent), _) => Dim::known(i64::try_from(extent).unwrap_or(i64::MAX)),
-            (None, 0) => Dim::batch(),
-            (None, 1) => Dim::seq(),
-            (None, _) => Dim::symbol(Symbol::new(format!("?{name}.{axis}"))),
+        .map(|(axis, dim)| match dim.as_known() {
+            Some(extent) => Dim::known(i64::try_from(extent).unwrap_or(i64::MAX)),
+            None => Dim::symbol(symbol_of(name, axis)),
         })
         .collect()
+}
+
+/// The symbol of an open extent.
+fn symbol_of(name: &str, axis: usize) -> Symbol {
+    match axis {
+        0 => Symbol::batch(),
+        1 => Symbol::seq(),
+        _ => Symbol::new(format!("?{name}.{axis}")),
+    }
+}
+
+/// The bounds of open extents, by symbol; of several for one, the first.
+pub(super) fn bounds(spec: &CutSpec) -> BTreeMap<Symbol, (u64, Option<u64>)> {
+    let named = spec
+        .inputs
+        .iter()
+        .flatten()
+        .filter_map(|input| input.shape.as_ref().map(|shape| (input.place(), shape)));
+    let only = spec.only_shape.iter().map(|shape| (String::new(), shape));
+    let mut bounds = BTreeMap::new();
+    for (name, shape) in named.chain(only) {
+        for (axis, dim) in shape.iter().enumerate() {
+            if let DimSpec::Between { least, most } = *dim {
+                bounds.entry(symbol_of(&name, axis)).or_insert((least, most));
+            }
+        }
+    }
+    bounds
 }
 
 /// Puts a constant in the place of a value.

@@ -52,8 +52,7 @@ fn built(located: &Located, options: &GraphOptions) -> Result<Loaded> {
         head,
         &build::Options {
             labels,
-            epsilon: found.epsilon,
-            gelu: found.gelu,
+            formulas: found.formulas,
             pooler: model.infos.iter().any(|info| info.name == "bert/pooler/dense/kernel"),
             ..build::Options::default()
         },

@@ -8,11 +8,12 @@
 mod cut;
 mod load;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use frazil_bert::{BertConfig, Head};
 use frazil_graph::pass::{self, Report};
-use frazil_graph::{Graph, Value};
+use frazil_graph::{Graph, Symbol, Value};
 use frazil_tensor::TensorStore;
 
 use super::locate::{Located, Need, locate};
@@ -61,6 +62,8 @@ pub struct OpenedGraph {
     pub graph: Graph,
     /// The configuration of the BERT that it is, where that is known.
     pub config: Option<BertConfig>,
+    /// Bounds that the user gave to open extents: the least, and the most if there is one.
+    pub bounds: BTreeMap<Symbol, (u64, Option<u64>)>,
     /// What the passes on the way did.
     pub passes: Report,
     /// Choices that were made, in words.
@@ -90,7 +93,8 @@ pub fn open_graph(path: impl AsRef<Path>, options: &GraphOptions) -> Result<Open
             ),
         });
     }
-    Ok(OpenedGraph { located, graph, config: loaded.config, passes, notes })
+    let bounds = cut::bounds(&options.cut);
+    Ok(OpenedGraph { located, graph, config: loaded.config, bounds, passes, notes })
 }
 
 /// What was read, before it is cut.
