@@ -66,6 +66,7 @@ enum TargetArg {
     #[value(alias = "tensorflow")]
     Tf,
     SavedModel,
+    Onnx,
     Openvino,
     #[value(alias = "hf")]
     Huggingface,
@@ -81,6 +82,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
     let to = match args.to {
         TargetArg::Tf => Target::Tf,
         TargetArg::SavedModel => Target::SavedModel,
+        TargetArg::Onnx => Target::Onnx,
         TargetArg::Openvino => Target::Openvino,
         TargetArg::Huggingface => Target::Huggingface,
         TargetArg::Checkpoint => Target::Checkpoint,

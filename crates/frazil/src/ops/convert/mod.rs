@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use frazil_convert::openvino::{self, Bounds};
-use frazil_convert::tf;
+use frazil_convert::{onnx, tf};
 use frazil_graph::pass::{self, Fusions, Reshape, Size};
 use frazil_graph::{Graph, Op, infer};
 use frazil_tf::{graph_def, saved_model};
@@ -30,6 +30,8 @@ pub enum Target {
     Tf,
     /// A SavedModel with a serving signature.
     SavedModel,
+    /// ONNX.
+    Onnx,
     /// OpenVINO's intermediate representation.
     Openvino,
     /// A folder that transformers loads.
@@ -101,7 +103,7 @@ impl Options {
         };
         let tf = matches!(self.to, Target::Tf | Target::SavedModel);
         let weights = matches!(self.to, Target::Huggingface | Target::Checkpoint);
-        if self.opset.is_some() {
+        if self.opset.is_some() && self.to != Target::Onnx {
             return only("--opset", "operator sets are ONNX's");
         }
         if self.reader != Reader::Any && self.to != Target::Tf {
@@ -155,7 +157,7 @@ pub fn convert(
 /// Gives the opened graph the sizes and the operations that the target is to have.
 pub fn prepare(opened: &mut OpenedGraph, options: &Options) -> Result<()> {
     let graph = &mut opened.graph;
-    let ours = options.to == Target::Openvino;
+    let ours = matches!(options.to, Target::Onnx | Target::Openvino);
     opened.passes.extend(pass::reshape(graph, &options.sizes)?);
     if options.fold.unwrap_or(ours || options.reader == Reader::Migraphx) {
         opened.passes.extend(pass::fold(graph)?);
@@ -192,6 +194,16 @@ pub fn write(
             saved_model::write(output, &model, write)?;
             let name = if options.text { "saved_model.pbtxt" } else { "saved_model.pb" };
             vec![output.join(name)]
+        }
+        Target::Onnx => {
+            let mut export = onnx::ExportOptions { fp16: options.fp16, ..Default::default() };
+            export.opset = options.opset.unwrap_or(export.opset);
+            if let Some(name) = &options.name {
+                export.name = name.clone();
+            }
+            let written = onnx::export(&graph, &export, output)?;
+            notes.extend(written.notes);
+            written.files
         }
         Target::Openvino => {
             let bounds = bounds.into_iter();
