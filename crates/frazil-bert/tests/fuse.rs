@@ -2,6 +2,7 @@
 //! lowered and raised again it is the same.
 
 use frazil_bert::build::{Options, build};
+use frazil_bert::config::Formulas;
 use frazil_bert::{BertConfig, Head};
 use frazil_graph::dump;
 use frazil_graph::op::GeluForm;
@@ -28,7 +29,8 @@ fn built_graphs_are_raised_in_full() {
         for batch in [None, Some(3)] {
             for (seq, gelu) in [(None, GeluForm::Tanh), (Some(7), GeluForm::Erf)] {
                 let pooler = head != Head::Squad;
-                let options = Options { batch, seq, gelu, pooler, ..Options::default() };
+                let formulas = Formulas { gelu, ..Formulas::default() };
+                let options = Options { batch, seq, formulas, pooler, ..Options::default() };
                 let mut graph = build(&config, head, &options).unwrap();
                 fold(&mut graph).unwrap();
                 let report = fuse(&mut graph, &Fusions::all()).unwrap();
