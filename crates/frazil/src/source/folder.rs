@@ -63,7 +63,9 @@ fn step(prefix: &Path) -> u64 {
 }
 
 fn is_model_file(name: &str) -> bool {
-    [".pb", ".pbtxt", ".meta", ".safetensors", ".npz", ".zip"].iter().any(|end| name.ends_with(end))
+    [".pb", ".pbtxt", ".meta", ".safetensors", ".npz", ".zip", ".onnx", ".xml"]
+        .iter()
+        .any(|end| name.ends_with(end))
 }
 
 /// A folder that only holds exports (`saved_models/1794770949`): the newest. A folder that only

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use frazil_convert::onnx;
 use frazil_tensor::file;
 use frazil_tf::checkpoint;
 use frazil_tf::sniff::{self, Content};
@@ -31,6 +32,10 @@ pub enum Kind {
     Npz,
     /// Records of examples or of TensorBoard events.
     TfRecord,
+    /// An ONNX model.
+    Onnx,
+    /// The `.xml` of an OpenVINO model; its `.bin` lies beside it.
+    Openvino,
 }
 
 impl Kind {
@@ -44,6 +49,8 @@ impl Kind {
             Kind::SafeTensors => "safetensors file",
             Kind::Npz => "npz file",
             Kind::TfRecord => "TFRecord file",
+            Kind::Onnx => "ONNX model",
+            Kind::Openvino => "OpenVINO model",
         }
     }
 }
@@ -144,6 +151,14 @@ pub(super) fn of_file(path: &Path, need: Need) -> Result<Located> {
         Content::Sstable => Located::new(Kind::Checkpoint, checkpoint::find(path)?),
         Content::GraphDef(_) => Located::new(Kind::Graph, path),
         Content::MetaGraphDef(_) => Located::new(Kind::MetaGraph, path),
+        // Both begin with a small number and a message; the name decides between them.
+        Content::SavedModel(_) | Content::Unknown
+            if onnx::looks_like(&bytes) && path.extension().is_some_and(|e| e == "onnx") =>
+        {
+            Located::new(Kind::Onnx, path)
+        }
+        Content::Unknown if onnx::looks_like(&bytes) => Located::new(Kind::Onnx, path),
+        Content::Xml if is_network(&bytes) => Located::new(Kind::Openvino, path),
         Content::SavedModel(_) => Located::new(Kind::SavedModel, parent(path)),
         Content::CheckpointState => return folder::by_state(parent(path), path),
         Content::SafeTensors => Located::new(Kind::SafeTensors, path),
@@ -153,6 +168,13 @@ pub(super) fn of_file(path: &Path, need: Need) -> Result<Located> {
         other => return Err(not_a_model(path, other)),
     };
     Ok(located)
+}
+
+/// Whether XML has a network at its root, as OpenVINO's models do.
+fn is_network(bytes: &[u8]) -> bool {
+    const HEAD: usize = 4096;
+    let head = &bytes[..bytes.len().min(HEAD)];
+    head.windows(5).any(|window| window == b"<net ")
 }
 
 /// The checkpoint that a path is a part of; an error if it is one of which the index is missing.
@@ -193,10 +215,9 @@ fn not_a_model(path: &Path, content: Content) -> Error {
             "an HTML page",
             "the download gave an error or log-in page instead of the file: download it again",
         ),
-        Content::Xml => (
-            "an XML file",
-            "if it is OpenVINO's: frazil starts from what TensorFlow wrote, give that",
-        ),
+        Content::Xml => {
+            ("an XML file", "of XML, frazil reads OpenVINO's models only, which begin with `<net`")
+        }
         Content::TfLite => (
             "a TensorFlow Lite model",
             "its weights were converted for phones: give the checkpoint or SavedModel it came from",
@@ -218,7 +239,7 @@ fn not_a_model(path: &Path, content: Content) -> Error {
         Content::Text => ("a text file", "give the checkpoint, graph or SavedModel beside it"),
         _ => (
             "of no kind that frazil knows",
-            "frazil reads TensorFlow checkpoints, graphs, MetaGraphs, SavedModels, TFRecords, \
+            "frazil reads TensorFlow checkpoints, graphs, MetaGraphs, SavedModels, TFRecords, ONNX and OpenVINO models, \
              zips of them, safetensors and npz; if it should be one, it may be damaged",
         ),
     };

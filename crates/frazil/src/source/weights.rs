@@ -95,6 +95,10 @@ pub(crate) fn store_of(located: &Located, options: &Options) -> Result<Box<dyn T
         Kind::SafeTensors => Box::new(SafeTensors::open(path)?),
         Kind::Npz => Box::new(Npz::open(path)?),
         Kind::TfRecord => return Err(no_values(located, "give a checkpoint or a model file")),
+        Kind::Onnx | Kind::Openvino => {
+            let hint = "its weights have lost their names: give the checkpoint that it came from";
+            return Err(no_values(located, hint));
+        }
     })
 }
 

@@ -25,8 +25,8 @@ pub use graph::GraphReport;
 pub use records::RecordsReport;
 pub use values::{Statistics, TensorReport};
 
-use crate::Result;
 use crate::source::{self, Kind, Located, Need, locate, open_weights, store_of};
+use crate::{Error, Result};
 
 /// What to look at.
 #[derive(Clone, Debug, Default)]
@@ -192,6 +192,14 @@ pub fn inspect(path: &Path, options: &Options) -> Result<Report> {
         }
         Kind::SafeTensors | Kind::Npz => report.add_store(&located, options)?,
         Kind::TfRecord => report.records = Some(records::summarise(&located.path)?),
+        Kind::Onnx | Kind::Openvino => {
+            return Err(Error::WrongKind {
+                path: located.shown(),
+                found: located.kind.describe(),
+                expected: "something of TensorFlow's, or weights",
+                hint: "`frazil run`, `frazil verify` and `frazil convert` read it".into(),
+            });
+        }
     }
     if needs_values {
         report.read_values(path, options)?;

@@ -5,6 +5,7 @@ use std::path::Path;
 use frazil_bert::build;
 use frazil_bert::names::Mapped;
 use frazil_convert::tf::{self, ImportOptions};
+use frazil_convert::{onnx, openvino};
 use frazil_graph::{Graph, Value};
 use frazil_tensor::{StoreError, Tensor, TensorInfo, TensorStore};
 use frazil_tf::checkpoint::Checkpoint;
@@ -25,6 +26,8 @@ pub(super) fn load(located: &Located, options: &GraphOptions) -> Result<Loaded> 
         Kind::Graph => read(graph_def::read(&located.path)?, options),
         Kind::MetaGraph => from_meta(located, options),
         Kind::SavedModel => from_saved_model(located, options),
+        Kind::Onnx => Ok(whole(onnx::import(&located.path)?)),
+        Kind::Openvino => Ok(whole(openvino::import(&located.path)?)),
         Kind::TfRecord => Err(Error::WrongKind {
             path: located.shown(),
             found: located.kind.describe(),
@@ -32,6 +35,12 @@ pub(super) fn load(located: &Located, options: &GraphOptions) -> Result<Loaded> 
             hint: "give a checkpoint, a graph, a SavedModel or a folder of one".into(),
         }),
     }
+}
+
+/// A graph that comes with its ends and its weights.
+fn whole(graph: Graph) -> Loaded {
+    let signed = graph.outputs.iter().map(|port| (port.name.clone(), port.value)).collect();
+    Loaded { graph, weights: None, config: None, notes: Vec::new(), signed }
 }
 
 /// Weights alone: their configuration says what the graph is.
@@ -188,15 +197,18 @@ fn value_of(graph: &Graph, info: &frazil_tf::proto::TensorInfo) -> Result<Option
     }
 }
 
-/// Calls the model's inputs by the signature's keys.
+/// Calls the model's inputs by the signature's keys. A placeholder of that name that the
+/// signature does not mean (Estimator's exports have both `input_ids` and `input_ids_1`) gets
+/// its place instead.
 fn name_inputs(graph: &mut Graph, signature: &SignatureDef) {
     for (key, info) in &signature.inputs {
         let Ok(Some(value)) = value_of(graph, info) else { continue };
-        let taken = graph.inputs.iter().any(|port| port.name == *key && port.value != value);
-        if let Some(port) = graph.inputs.iter_mut().find(|port| port.value == value)
-            && !taken
-        {
-            port.name = key.clone();
+        for port in &mut graph.inputs {
+            if port.value == value {
+                port.name = key.clone();
+            } else if port.name == *key {
+                port.name = format!("{key}:0");
+            }
         }
     }
 }
