@@ -158,6 +158,32 @@ pub enum Error {
         /// The most that are allowed.
         limit: usize,
     },
+    /// An output that the graph does not have.
+    #[error("{name} is not in graph")]
+    NotInGraph {
+        /// What was asked for.
+        name: String,
+        /// Names that look like it.
+        near: Vec<String>,
+    },
+    /// A variable that cannot be frozen.
+    #[error("`{node}`: {reason}")]
+    Freeze {
+        /// The node that reads it.
+        node: String,
+        /// Why not.
+        reason: String,
+    },
+    /// An initial value that cannot be computed.
+    #[error("the initial value of `{node}` ({op}) cannot be computed: {reason}")]
+    Initializer {
+        /// The node.
+        node: String,
+        /// Its operation.
+        op: String,
+        /// Why not.
+        reason: String,
+    },
     /// A type that has to be written and is not known.
     #[error("the type of `{value}` is not known, and {target} needs it to write `{node}` ({op})")]
     NoType {
@@ -272,6 +298,14 @@ impl Error {
                  lists the nodes of a graph"
                     .to_owned(),
             ),
+            Error::NotInGraph { name, near } if name.contains(':') => {
+                let node = near.first().map_or("the node", String::as_str);
+                Some(format!("write the name of the node without a port, `{node}` for example"))
+            }
+            Error::NotInGraph { near, .. } if !near.is_empty() => {
+                let near: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
+                Some(format!("did you mean {}?", near.join(" or ")))
+            }
             Error::NoEquivalent { .. } => {
                 Some("cut it away with `--input` or `--output`".to_owned())
             }

@@ -41,6 +41,57 @@ impl TensorSlice {
         Self(extents)
     }
 
+    /// What a saver's graph says of a variable that is part of another: the shape of the whole and
+    /// the part, as in `4 10 0,2:-` for the first two rows. `None` if it is something else.
+    pub fn parse(text: &str) -> Option<(Shape, Self)> {
+        let (shape, slice) = text.rsplit_once(' ')?;
+        let shape: Vec<usize> =
+            shape.split(' ').map(|dim| dim.parse().ok()).collect::<Option<_>>()?;
+        let extent = |text: &str| match text.split_once(',') {
+            None => (text == "-").then_some(None),
+            Some((start, length)) => {
+                Some(Some(Extent { start: start.parse().ok()?, length: length.parse().ok()? }))
+            }
+        };
+        let slice = Self(slice.split(':').map(extent).collect::<Option<_>>()?);
+        let shape = Shape::from(shape);
+        slice.resolve(&shape).map(|_| (shape, slice))
+    }
+
+    /// The shape of the part that this is of a tensor of shape `full`.
+    pub fn shape(&self, full: &Shape) -> Option<Shape> {
+        let extents = self.resolve(full)?;
+        Some(Shape::from(extents.iter().map(|extent| extent.length).collect::<Vec<_>>()))
+    }
+
+    /// The part that this is of `full`.
+    pub fn cut(&self, name: &str, full: &Tensor) -> Result<Tensor> {
+        let extents = resolve_named(self, name, full.shape())?;
+        if self.is_whole(full.shape()) {
+            return Ok(full.clone());
+        }
+        let bytes = full.bytes()?;
+        let size = full.dtype().size().expect("what is not strings has a size");
+        let shape = Shape::from(extents.iter().map(|e| e.length).collect::<Vec<_>>());
+        // Runs along the last axis, one for each place on the others.
+        let (last, outer) = extents.split_last().expect("a scalar has no part but the whole");
+        let width = full.shape()[outer.len()];
+        let mut rows = vec![0usize];
+        for (extent, &dim) in outer.iter().zip(full.shape().iter()) {
+            let along = |row: usize| {
+                (extent.start..extent.start + extent.length).map(move |i| row * dim + i)
+            };
+            rows = rows.into_iter().flat_map(along).collect();
+        }
+        let run = last.length * size;
+        let mut part = Vec::with_capacity(rows.len() * run);
+        for row in rows {
+            let start = (row * width + last.start) * size;
+            part.extend_from_slice(&bytes[start..start + run]);
+        }
+        Ok(Tensor::new(full.dtype(), shape, part)?)
+    }
+
     /// The slice of a message; `None` if an extent is negative.
     pub(crate) fn from_proto(proto: &TensorSliceProto) -> Option<Self> {
         let extent = |extent: &ExtentProto| match extent.has_length {

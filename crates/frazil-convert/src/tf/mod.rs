@@ -4,20 +4,26 @@
 //! stays [`Op::Foreign`](frazil_graph::Op::Foreign) with all its attributes.
 //! [`export`](export()) is the inverse. A typed import also puts functions in the place of their
 //! calls, decides conditionals whose predicate is known, and drops control inputs that only check
-//! something.
+//! something. [`freeze`](freeze()) is TensorFlow 1.15's own way to freeze, node for node, and
+//! [`saver`] knows which tensor of a checkpoint goes into which variable.
 
 mod attr;
 mod branch;
 mod declared;
 pub mod export;
+pub mod freeze;
 mod function;
 pub mod import;
+mod initial;
 mod op;
 mod outputs;
 mod saved_model;
+pub mod saver;
 mod select;
 
 pub use export::export;
+pub use freeze::{FreezeOptions, Frozen, freeze};
 pub use import::{ImportOptions, Imported, import};
+pub use initial::initialize;
 pub use outputs::default_outputs;
 pub use saved_model::saved_model;
