@@ -8,8 +8,8 @@ use std::path::Path;
 use bytes::Bytes;
 use frazil_tensor::file::AtomicFile;
 use frazil_tensor::{Shape, StoreError, Tensor, TensorInfo, TensorStore};
-
 use prost::Message;
+use prost::encoding::{WireType, encode_key, encode_varint};
 
 use crate::proto::{GraphDef, NodeDef, TensorProto, attr_value::Value};
 use crate::{Error, Result, dtype, message_file, tensor_proto};
@@ -30,8 +30,9 @@ pub fn read(path: impl AsRef<Path>) -> Result<GraphDef> {
 
 /// Writes the binary form.
 ///
-/// The bytes are those of the message encoded at once; but nodes are encoded one by one, since
-/// the weights of a large model should not be in memory twice.
+/// The bytes are those of the message encoded at once; but nodes are encoded one by one, and the
+/// contents of large constants go into the file from where they lie, since the weights of a large
+/// model should not be in memory twice: a table of words can be half of them.
 pub fn write(path: impl AsRef<Path>, graph: &GraphDef) -> Result<()> {
     let path = path.as_ref();
     message_file::check_size(graph)?;
@@ -40,6 +41,11 @@ pub fn write(path: impl AsRef<Path>, graph: &GraphDef) -> Result<()> {
     let mut buffer = Vec::new();
     for node in &graph.node {
         buffer.clear();
+        if let Some((before, content)) = large_constant(node) {
+            file.write_all(&before).map_err(io)?;
+            file.write_all(content).map_err(io)?;
+            continue;
+        }
         prost::encoding::message::encode(NODE_FIELD, node, &mut buffer);
         file.write_all(&buffer).map_err(io)?;
     }
@@ -52,6 +58,51 @@ pub fn write(path: impl AsRef<Path>, graph: &GraphDef) -> Result<()> {
     };
     file.write_all(&rest.encode_to_vec()).map_err(io)?;
     Ok(file.commit()?)
+}
+
+/// Constants below this size are copied with their nodes.
+const LARGE: usize = 1 << 20;
+
+/// A node that ends with the content of a large constant: what comes before it, and it.
+fn large_constant(node: &NodeDef) -> Option<(Vec<u8>, &Bytes)> {
+    let (last, attr) = node.attr.last_key_value()?;
+    let Some(Value::Tensor(proto)) = &attr.value else { return None };
+    let content = &proto.tensor_content;
+    let tensor = TensorProto {
+        dtype: proto.dtype,
+        tensor_shape: proto.tensor_shape.clone(),
+        version_number: proto.version_number,
+        ..TensorProto::default()
+    };
+    let ends = node.experimental_debug_info.is_none()
+        && node.experimental_type.is_none()
+        && **proto == TensorProto { tensor_content: content.clone(), ..tensor.clone() };
+    if content.len() < LARGE || !ends {
+        return None;
+    }
+    let mut rest = node.clone();
+    rest.attr.remove(last);
+    let mut key = Vec::new();
+    prost::encoding::string::encode(1, last, &mut key);
+    // From the inside out: what a message has before the field that leads to the content, and the
+    // number of that field.
+    let levels = [
+        (tensor.encode_to_vec(), 4u32),
+        (Vec::new(), 8),
+        (key, 2),
+        (rest.encode_to_vec(), 5),
+        (Vec::new(), NODE_FIELD),
+    ];
+    let mut before = Vec::new();
+    let mut length = content.len();
+    for (mut start, field) in levels {
+        encode_key(field, WireType::LengthDelimited, &mut start);
+        encode_varint(length as u64, &mut start);
+        length += start.len();
+        start.append(&mut before);
+        before = start;
+    }
+    Some((before, content))
 }
 
 /// Writes the text form, as TensorFlow 1.15's `graph.pbtxt`.
@@ -204,6 +255,28 @@ mod tests {
         assert_eq!(read(&path).unwrap(), graph());
         write_text(&path, &graph()).unwrap();
         assert_eq!(read(&path).unwrap(), graph());
+    }
+
+    #[test]
+    fn large_constants_are_written_as_small_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("graph");
+        for elements in [LARGE / 4 - 1, LARGE / 4, LARGE] {
+            let values: Vec<f32> = (0..elements).map(|i| i as f32).collect();
+            let tensor = Tensor::from_vec([elements], values).unwrap();
+            let mut large = graph();
+            for attribute in ["_first", "zlast"] {
+                let mut node = constant(attribute, Some(tensor_proto::from_tensor(&tensor)));
+                node.input = vec!["^a".into()];
+                node.device = "/cpu:0".into();
+                node.attr.insert(attribute.into(), AttrValue { value: Some(Value::I(3)) });
+                large.node.insert(1, node);
+            }
+            large.version = 7;
+            large.library = Some(Default::default());
+            write(&path, &large).unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), large.encode_to_vec());
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 
-use crate::proto::{GraphDef, MetaGraphDef};
+use crate::proto::{GraphDef, MetaGraphDef, SaverDef};
 use crate::{Error, Result, message_file};
 
 const EXPECTED: &str = "a MetaGraphDef";
@@ -28,6 +28,11 @@ pub fn write(path: impl AsRef<Path>, meta: &MetaGraphDef) -> Result<()> {
 /// Writes the text form.
 pub fn write_text(path: impl AsRef<Path>, meta: &MetaGraphDef) -> Result<()> {
     message_file::write_text(path.as_ref(), meta)
+}
+
+/// How a graph's variables are saved and restored, from a file of its own.
+pub fn read_saver(path: impl AsRef<Path>) -> Result<SaverDef> {
+    message_file::read(path.as_ref(), "a SaverDef")
 }
 
 /// The graph in a MetaGraph.
@@ -64,5 +69,16 @@ mod tests {
         let Error::InFile { source, .. } = error else { panic!("{error}") };
         assert_eq!(source.to_string(), "this is a GraphDef, not a MetaGraphDef");
         assert!(matches!(graph(&MetaGraphDef::default()), Err(Error::NoGraph)));
+    }
+
+    #[test]
+    fn savers_of_both_forms() {
+        let saver = SaverDef { restore_op_name: "save/restore_all".into(), ..SaverDef::default() };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("saver");
+        message_file::write(&path, &saver).unwrap();
+        assert_eq!(read_saver(&path).unwrap(), saver);
+        message_file::write_text(&path, &saver).unwrap();
+        assert_eq!(read_saver(&path).unwrap(), saver);
     }
 }

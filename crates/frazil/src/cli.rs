@@ -41,6 +41,8 @@ enum Command {
     ExportWeights(commands::export_weights::Args),
     ImportWeights(commands::import_weights::Args),
     Demo(commands::demo::Args),
+    #[command(name = "freeze_graph")]
+    FreezeGraph(compat::freeze_graph::Args),
     #[command(name = "saved_model_cli")]
     SavedModelCli(compat::saved_model_cli::Args),
 }
@@ -51,7 +53,7 @@ const INTERRUPT_CODE: u8 = 130;
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// The old tools: a link of one of these names to the binary is that tool.
-const TOOLS: [&str; 1] = ["saved_model_cli"];
+const TOOLS: [&str; 2] = ["freeze_graph", "saved_model_cli"];
 
 /// Runs the program with the process's arguments.
 pub fn main() -> ExitCode {
@@ -105,13 +107,14 @@ pub fn run(
         Command::ExportWeights(args) => commands::export_weights::run(args, out),
         Command::ImportWeights(args) => commands::import_weights::run(args, out),
         Command::Demo(args) => commands::demo::run(args, out),
+        Command::FreezeGraph(args) => compat::freeze_graph::run(args, out),
         Command::SavedModelCli(args) => compat::saved_model_cli::run(args, out),
     }
 }
 
 /// `error:`, each `caused by:`, and the `hint:` nearest to the cause.
 #[allow(clippy::print_stderr, reason = "this is where errors are printed")]
-fn report(error: &anyhow::Error) {
+pub fn report(error: &anyhow::Error) {
     eprintln!("error: {error}");
     for cause in error.chain().skip(1) {
         eprintln!("caused by: {cause}");

@@ -4,10 +4,11 @@
 //! attributes that follow from types and ranks; foreign nodes are written as they were read.
 //! Operations that TensorFlow has not in one piece (LayerNorm, Attention, …) are expanded first.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use frazil_graph::op::{Attr, Binary, Compare, Foreign, Op, ReduceKind, Unary};
-use frazil_graph::{Facts, Graph, Node, NodeId, Value, infer};
+use frazil_graph::{Facts, Graph, Node, NodeId, Value, infer, pass};
 use frazil_tensor::DType;
 use frazil_tf::proto::attr_value::{self, ListValue};
 use frazil_tf::proto::{AttrValue, FunctionDefLibrary, GraphDef, NodeDef};
@@ -32,11 +33,27 @@ pub fn export(graph: &Graph, library: Option<&FunctionDefLibrary>) -> Result<Gra
         let node = graph.ids().map(|id| writer.node(id)).collect::<Result<_>>()?;
         return Ok(GraphDef { node, library: library.cloned(), ..GraphDef::default() });
     }
-    let writer = Writer { graph, facts: Some(infer(graph)?) };
+    let graph = &*lowered(graph)?;
+    let writer = Writer { graph, facts: Some(&infer(graph)?) };
     let order = graph.topological()?;
     let node = order.into_iter().map(|id| writer.node(id)).collect::<Result<Vec<_>>>()?;
     let library = library.and_then(|library| referred(library, &node));
     Ok(GraphDef { node, library, ..GraphDef::default() })
+}
+
+/// The graph with what TensorFlow has not in one piece expanded.
+pub(super) fn lowered(graph: &Graph) -> Result<Cow<'_, Graph>> {
+    if graph.nodes().all(|(_, node)| has_equivalent(&node.op)) {
+        return Ok(Cow::Borrowed(graph));
+    }
+    let mut lowered = graph.clone();
+    pass::lower(&mut lowered, &has_equivalent)?;
+    Ok(Cow::Owned(lowered))
+}
+
+/// One node of a graph without fused operations, as TensorFlow has it.
+pub(super) fn node(graph: &Graph, facts: &Facts, id: NodeId) -> Result<NodeDef> {
+    Writer { graph, facts: Some(facts) }.node(id)
 }
 
 /// Whether TensorFlow has this operation in one piece.
@@ -89,7 +106,7 @@ fn names(nodes: &[NodeDef], into: &mut Vec<String>) {
 struct Writer<'a> {
     graph: &'a Graph,
     /// Not needed where all nodes are foreign.
-    facts: Option<Facts>,
+    facts: Option<&'a Facts>,
 }
 
 /// A node's attributes in the making.
@@ -349,11 +366,11 @@ impl Writer<'_> {
     }
 
     fn type_of(&self, value: Value) -> Option<DType> {
-        self.facts.as_ref().and_then(|facts| facts[value].dtype)
+        self.facts.and_then(|facts| facts[value].dtype)
     }
 
     fn rank(&self, value: Value) -> Option<usize> {
-        self.facts.as_ref().and_then(|facts| facts[value].rank())
+        self.facts.and_then(|facts| facts[value].rank())
     }
 
     fn input_type(&self, node: &Node, i: usize) -> Result<DType> {

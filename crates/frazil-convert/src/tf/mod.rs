@@ -5,7 +5,8 @@
 //! [`export`](export()) is the inverse. A typed import also puts functions in the place of their
 //! calls, decides conditionals whose predicate is known, and drops control inputs that only check
 //! something. [`freeze`](freeze()) is TensorFlow 1.15's own way to freeze, node for node, and
-//! [`saver`] knows which tensor of a checkpoint goes into which variable.
+//! [`saver`] knows which tensor of a checkpoint goes into which variable; [`migraphx`] checks a
+//! graph against what AMD's parser takes.
 
 mod attr;
 mod branch;
@@ -15,6 +16,7 @@ pub mod freeze;
 mod function;
 pub mod import;
 mod initial;
+pub mod migraphx;
 mod op;
 mod outputs;
 mod saved_model;

@@ -3,6 +3,7 @@
 pub mod convert;
 pub mod cut_spec;
 pub mod export_weights;
+pub mod freeze_graph;
 pub mod import_weights;
 pub mod inspect;
 pub(crate) mod model;
