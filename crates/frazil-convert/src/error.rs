@@ -214,14 +214,6 @@ pub enum Error {
         /// The format.
         target: &'static str,
     },
-    /// Nodes that an engine does not take.
-    #[error("{target} does not take the graph as it is; {}", list(offences))]
-    Offences {
-        /// The engine.
-        target: &'static str,
-        /// Each node and why.
-        offences: Vec<String>,
-    },
     /// An operation that the format does not have.
     #[error("`{node}`: {target} has no {op}")]
     NoEquivalent {
@@ -283,20 +275,6 @@ fn refusals(nodes: &[Refusal]) -> String {
         lines.push(format!("{} more", nodes.len() - SHOWN));
     }
     lines.join("; ")
-}
-
-/// How many there are, and the first of them, each on a line.
-fn list(offences: &[String]) -> String {
-    const SHOWN: usize = 40;
-    let mut text = format!("{} offence(s):", offences.len());
-    for offence in offences.iter().take(SHOWN) {
-        text.push_str("\n  ");
-        text.push_str(offence);
-    }
-    if offences.len() > SHOWN {
-        text.push_str(&format!("\n  and {} more", offences.len() - SHOWN));
-    }
-    text
 }
 
 impl Error {

@@ -2,17 +2,15 @@
 //!
 //! The parser knows a short list of operations, wants the operands that shape things to be known
 //! when it reads the graph, gives every unknown extent the batch size, and lets some operations
-//! pass as if they did nothing. Each of these is an [`Offence`] here. What lies beyond the parser
+//! pass as if they did nothing. Each of these is an offence here. What lies beyond the parser
 //! (whether a GPU has a kernel) is not checked.
-
-use std::fmt;
 
 use frazil_graph::{Facts, Graph, Node, NodeId, Op, infer};
 use frazil_tensor::DType;
 use frazil_tf::proto::NodeDef;
 
 use crate::tf::export::{self, lowered};
-use crate::{Error, Result};
+use crate::{Error, Refusal, Result};
 
 /// The operations of the parser.
 const KNOWN: [&str; 47] = [
@@ -71,25 +69,8 @@ const PASSED_OVER: [&str; 2] = ["All", "LessEqual"];
 /// Words in a node's name that make the parser skip the node.
 const SKIPPED: [&str; 2] = ["NoOp", "Assert"];
 
-/// A node that the parser does not take, or takes for something else.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offence {
-    /// The node.
-    pub node: String,
-    /// Its operation, by TensorFlow's name.
-    pub op: String,
-    /// What is wrong with it.
-    pub reason: String,
-}
-
-impl fmt::Display for Offence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` ({}): {}", self.node, self.op, self.reason)
-    }
-}
-
 /// All offences of a graph that is frozen and cut, in its order. None: the parser takes it.
-pub fn check(graph: &Graph) -> Result<Vec<Offence>> {
+pub fn check(graph: &Graph) -> Result<Vec<Refusal>> {
     let graph = lowered(graph)?;
     let facts = infer(&graph)?;
     let checker = Checker { graph: &graph, facts, literal: literals(&graph)? };
@@ -106,12 +87,11 @@ pub fn check(graph: &Graph) -> Result<Vec<Offence>> {
 
 /// [`check`], as an error that lists the offences.
 pub fn require(graph: &Graph) -> Result<()> {
-    let offences = check(graph)?;
-    if offences.is_empty() {
+    let nodes = check(graph)?;
+    if nodes.is_empty() {
         return Ok(());
     }
-    let offences = offences.iter().map(ToString::to_string).collect();
-    Err(Error::Offences { target: "MIGraphX", offences })
+    Err(Error::Refused { target: "MIGraphX", nodes })
 }
 
 /// The nodes whose values the parser knows: constants, shapes, and what is computed from these.
@@ -138,7 +118,7 @@ struct Checker<'a> {
 
 impl Checker<'_> {
     /// `written` is the node as TensorFlow has it; `None` for a foreign one.
-    fn node(&self, id: NodeId, written: Option<&NodeDef>) -> Vec<Offence> {
+    fn node(&self, id: NodeId, written: Option<&NodeDef>) -> Vec<Refusal> {
         let node = self.graph.node(id);
         let op = match &node.op {
             Op::Foreign(op) => op.op.clone(),
@@ -160,7 +140,7 @@ impl Checker<'_> {
         self.types(id, node, &mut reasons);
         self.operands(node, &mut reasons);
         self.particulars(node, &mut reasons);
-        let offence = |reason| Offence { node: node.name.clone(), op: op.clone(), reason };
+        let offence = |reason| Refusal { node: node.name.clone(), op: op.clone(), reason };
         reasons.into_iter().map(offence).collect()
     }
 
@@ -298,7 +278,7 @@ mod tests {
         assert!(has("IteratorGetNext") && has("RandomUniform") && has("GreaterEqual"));
         assert!(!has("MatMul") && !has("Softmax"));
         let error = require(&graph).unwrap_err().to_string();
-        assert!(error.starts_with("MIGraphX does not take the graph"), "{error}");
+        assert!(error.starts_with("MIGraphX cannot hold `"), "{error}");
         let Some(graph) = frozen("squad/lpot/bert_fp32_google_modeling.pb", "unstack") else {
             return;
         };
@@ -319,8 +299,11 @@ mod tests {
             versions { producer: 134 }"#;
         let def = pbtxt::parse(text).unwrap();
         let graph = import(&def, &ImportOptions::default()).unwrap().graph;
-        let offences: Vec<String> =
-            check(&graph).unwrap().iter().map(ToString::to_string).collect();
+        let offences: Vec<String> = check(&graph)
+            .unwrap()
+            .iter()
+            .map(|Refusal { node, op, reason }| format!("`{node}` ({op}): {reason}"))
+            .collect();
         assert_eq!(
             offences,
             [
