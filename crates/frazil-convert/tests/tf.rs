@@ -178,6 +178,9 @@ fn attributes_are_those_that_tensorflow_wrote() {
                 continue; // values in short form are written in full
             }
             for (name, attr) in &node.attr {
+                if (node.op.as_str(), name.as_str()) == ("Placeholder", "shape") {
+                    continue; // a scalar of a graph without a version is of unknown rank
+                }
                 if let Some(wanted) = wanted.attr.get(name) {
                     let where_ = format!("{file}: {} ({}) {name}", node.name, node.op);
                     assert_eq!(attr, wanted, "{where_}");
