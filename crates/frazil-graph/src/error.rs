@@ -87,7 +87,7 @@ pub enum Error {
         reason: String,
     },
     /// An end that was cut away from all inputs.
-    #[error("output `{output}` does not depend on any of the inputs {inputs}")]
+    #[error("output `{output}` does not depend on {inputs}")]
     NoPath {
         /// The output.
         output: String,
@@ -209,6 +209,13 @@ impl Error {
                     .to_owned(),
             ),
             Error::NotAPort { .. } => Some("write `name` or `name:0`".to_owned()),
+            Error::UnknownPort { .. } => Some("outputs are counted from 0".to_owned()),
+            Error::NoPath { .. } => {
+                Some("`frazil inspect MODEL --nodes` shows what each node reads".to_owned())
+            }
+            Error::MissingVariable { .. } => {
+                Some("`frazil inspect` lists what the weights hold and for which head".to_owned())
+            }
             _ => None,
         }
     }

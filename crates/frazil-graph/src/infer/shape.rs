@@ -295,6 +295,7 @@ impl Inference {
     pub(super) fn gather(&mut self, batch_dims: usize, inputs: &[Fact]) -> Ruled {
         let (table, indices, axis) = (&inputs[0], &inputs[1], &inputs[2]);
         let dtype = table.dtype;
+        check_indices(indices)?;
         let (Some(rows), Some(picks), Some(axis)) = (&table.dims, &indices.dims, scalar(axis))
         else {
             return Ok(vec![Fact { dtype, ..Fact::default() }]);
@@ -322,6 +323,7 @@ impl Inference {
 
     pub(super) fn one_hot(&mut self, axis: i64, inputs: &[Fact]) -> Ruled {
         let (indices, depth, on) = (&inputs[0], &inputs[1], &inputs[2]);
+        check_indices(indices)?;
         let dims = match &indices.dims {
             Some(dims) => {
                 let mut dims = dims.clone();
@@ -477,6 +479,15 @@ impl Inference {
                 all.get(from as usize..to.max(from) as usize).map(<[Dim]>::to_vec)
             });
         Ok(vec![Fact { dtype, dims: Some(window), elements }])
+    }
+}
+
+fn check_indices(indices: &Fact) -> Result<(), Problem> {
+    match indices.dtype {
+        Some(dtype) if dtype.is_float() || dtype == DType::Bool || dtype == DType::String => {
+            problem(format!("indices are {dtype}, whole numbers expected"))
+        }
+        _ => Ok(()),
     }
 }
 

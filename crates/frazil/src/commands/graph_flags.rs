@@ -37,7 +37,7 @@ pub struct CutFlags {
     #[arg(long, value_name = "PLACE,…")]
     input: Option<String>,
     /// Shapes for the places of `--input`, in their order: `[1,128],[1,128]`; `?` is open
-    #[arg(long, alias = "input-shape", value_name = "[…],…")]
+    #[arg(long = "input_shape", alias = "input-shape", value_name = "[…],…")]
     input_shape: Option<String>,
     /// Where the model ends: `name`, `name:1`
     #[arg(long, value_name = "PLACE,…")]

@@ -7,9 +7,9 @@ use anyhow::Result;
 use frazil::bert::inventory::{HeadReport, Inventory};
 use frazil::bert::names::Head;
 use frazil::ops::inspect::{
-    self, GraphReport, Options, RecordsReport, Report, TaggedGraph, TensorReport,
+    self, GraphReport, Options, RecordsReport, Report, TaggedGraph, TensorReport, Why,
 };
-use frazil::source::Kind;
+use frazil::source::{GraphOptions, Kind};
 
 use super::flags::Flags;
 use super::table::{Table, size, thousands};
@@ -36,11 +36,27 @@ pub struct Args {
     /// List everything: optimizer slots, a graph's variables, all outputs, sizes and op types
     #[arg(long)]
     all: bool,
+    /// List the nodes of the graph: what each reads and what is known of its values
+    #[arg(long, conflicts_with_all = ["tensors", "npz", "all"])]
+    nodes: bool,
+    /// Say what can be raised to LayerNorm, GELU, linear, embedding and attention, and what not
+    #[arg(long, conflicts_with_all = ["tensors", "npz", "all", "nodes"])]
+    why: bool,
     #[command(flatten)]
     flags: Flags,
 }
 
 pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
+    let graph = GraphOptions { source: args.flags.source(), ..GraphOptions::default() };
+    if args.nodes {
+        write!(out, "{}", inspect::nodes(&args.path, &graph)?)?;
+        return Ok(Outcome::Done);
+    }
+    if args.why {
+        let why = inspect::why(&args.path, &graph)?;
+        args.flags.print(&why, out, |why, out| Ok(print_why(why, out)?))?;
+        return Ok(Outcome::Done);
+    }
     let options = Options { tensors: args.tensors, npz: args.npz, source: args.flags.source() };
     let report = inspect::inspect(&args.path, &options)?;
     args.flags.print(&report, out, |report, out| {
@@ -56,6 +72,22 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
         Ok(())
     })?;
     Ok(Outcome::Done)
+}
+
+fn print_why(why: &Why, out: &mut dyn Write) -> io::Result<()> {
+    for note in &why.notes {
+        writeln!(out, "note: {note}")?;
+    }
+    for note in &why.raised {
+        writeln!(out, "{}: `{}`: {}", note.rule, note.node, note.text)?;
+    }
+    for note in &why.missed {
+        writeln!(out, "not {}: `{}`: {}", note.rule, note.node, note.text)?;
+    }
+    for (name, op) in &why.foreign {
+        writeln!(out, "cannot run: `{name}` ({op})")?;
+    }
+    writeln!(out, "{} nodes, {} after folding and fusing", why.before, why.after)
 }
 
 fn print(report: &Report, all: bool, out: &mut dyn Write) -> io::Result<()> {

@@ -3,7 +3,8 @@
 //! records. Reads names and messages, not tensors, unless one is asked for.
 
 pub mod graph;
-pub mod records;
+pub mod nodes;
+mod records;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +23,7 @@ use frazil_tf::{bundle, dtype, graph_def, meta_graph};
 use serde::Serialize;
 
 pub use graph::GraphReport;
+pub use nodes::{Why, nodes, why};
 pub use records::RecordsReport;
 pub use values::{Statistics, TensorReport};
 

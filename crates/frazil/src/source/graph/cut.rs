@@ -37,6 +37,9 @@ pub(super) fn cut(
         }
         None => default_outputs(graph, options, signed, notes)?,
     };
+    if let Some(inputs) = &spec.inputs {
+        check_paths(graph, inputs, &outputs)?;
+    }
     // What no output needs must not decide anything below.
     let mut report = pass::cut(graph, &[], &outputs)?;
     report.extend(pass::remove_dropout(graph)?);
@@ -96,6 +99,20 @@ pub(super) fn cut(
         report.extend(pass::set_shapes(graph, &shapes)?);
     }
     Ok(report)
+}
+
+/// Whether every place that is to be an input leads to an output.
+fn check_paths(graph: &Graph, inputs: &[InputSpec], outputs: &[Port]) -> Result<()> {
+    let needed = graph.ancestors(outputs.iter().map(|port| port.value.node));
+    for input in inputs {
+        let value = place_of(graph, &input.name, input.port, input.in_port)?;
+        if !needed[value.node.index()] {
+            let names: Vec<&str> = outputs.iter().map(|port| port.name.as_str()).collect();
+            let (output, inputs) = (names.join("`, `"), format!("`{}`", input.place()));
+            return Err(GraphError::NoPath { output, inputs }.into());
+        }
+    }
+    Ok(())
 }
 
 /// The values that a model is known to be for.

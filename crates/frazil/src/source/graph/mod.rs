@@ -97,6 +97,12 @@ pub fn open_graph(path: impl AsRef<Path>, options: &GraphOptions) -> Result<Open
     Ok(OpenedGraph { located, graph, config: loaded.config, bounds, passes, notes })
 }
 
+/// The graph at `path` as it was read or built, not cut, with its variables.
+pub fn load_graph(path: impl AsRef<Path>, options: &GraphOptions) -> Result<Graph> {
+    let located = locate(path, Need::Names)?;
+    Ok(load::load(&located, options)?.graph)
+}
+
 /// What was read, before it is cut.
 struct Loaded {
     graph: Graph,

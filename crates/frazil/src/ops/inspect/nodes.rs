@@ -1,0 +1,56 @@
+//! The nodes of a graph, and what fusing makes of it, with reasons.
+
+use std::path::Path;
+
+use frazil_graph::pass::{self, Fusions};
+use frazil_graph::{dump, infer};
+use serde::Serialize;
+
+use crate::Result;
+use crate::ops::convert::Note;
+use crate::source::{GraphOptions, load_graph, open_graph};
+
+/// Every node of the graph at `path`, uncut, one line each: name, operation, what it reads, and
+/// what is known of its values.
+pub fn nodes(path: &Path, options: &GraphOptions) -> Result<String> {
+    Ok(dump(&load_graph(path, options)?))
+}
+
+/// What fusing finds in a graph.
+#[derive(Clone, Debug, Serialize)]
+pub struct Why {
+    /// Nodes before.
+    pub before: usize,
+    /// Nodes after.
+    pub after: usize,
+    /// What was raised: rule, node, what it replaces.
+    pub raised: Vec<Note>,
+    /// What looked like a case for a rule and was not, with the reason.
+    pub missed: Vec<Note>,
+    /// Nodes that frazil has no operation for: name and what the source calls it.
+    pub foreign: Vec<(String, String)>,
+    /// Choices made on the way.
+    pub notes: Vec<String>,
+}
+
+/// Opens the graph, folds and fuses it, and says what happened and what did not.
+pub fn why(path: &Path, options: &GraphOptions) -> Result<Why> {
+    let opened = open_graph(path, options)?;
+    let mut graph = opened.graph;
+    let before = graph.len();
+    infer(&graph)?;
+    pass::fold(&mut graph)?;
+    let report = pass::fuse(&mut graph, &Fusions::all())?;
+    let foreign = graph.nodes().filter_map(|(_, node)| match &node.op {
+        frazil_graph::Op::Foreign(op) => Some((node.name.clone(), op.op.clone())),
+        _ => None,
+    });
+    Ok(Why {
+        before,
+        after: graph.len(),
+        foreign: foreign.collect(),
+        raised: report.done.into_iter().map(Note::from).collect(),
+        missed: report.missed.into_iter().map(Note::from).collect(),
+        notes: opened.notes,
+    })
+}
