@@ -23,6 +23,9 @@ pub enum Error {
     /// A graph cannot be read from, or written to, another format.
     #[error(transparent)]
     Convert(#[from] frazil_convert::Error),
+    /// A graph cannot run, or not on these inputs.
+    #[error(transparent)]
+    Run(#[from] frazil_runtime::Error),
     /// A tensor, or a plain file of tensors, is wrong.
     #[error(transparent)]
     Tensor(#[from] frazil_tensor::Error),
@@ -93,6 +96,7 @@ impl Error {
             Self::Bert(error) => error.hint(),
             Self::Graph(error) => error.hint(),
             Self::Convert(error) => error.hint(),
+            Self::Run(error) => error.hint(),
             Self::Tensor(_) => None,
             Self::CutSpec(error) => error.hint(),
             Self::Store { source, .. } => {

@@ -4,7 +4,7 @@
 //! This crate is the front door. [`source`] opens whatever the user has: a checkpoint, a graph,
 //! a SavedModel, a folder, a zip. Each function in [`ops`] takes that and an options struct and
 //! returns a report that serializes, so a library user gets all that the command line shows. The
-//! layers below are re-exported: [`tensor`], [`tf`], [`mod@graph`], [`convert`], [`bert`].
+//! layers below are re-exported: [`tensor`], [`tf`], [`mod@graph`], [`convert`], [`runtime`], [`bert`].
 
 mod error;
 pub mod ops;
@@ -14,5 +14,6 @@ pub use error::{Error, Result};
 pub use frazil_bert as bert;
 pub use frazil_convert as convert;
 pub use frazil_graph as graph;
+pub use frazil_runtime as runtime;
 pub use frazil_tensor as tensor;
 pub use frazil_tf as tf;

@@ -8,5 +8,7 @@ mod graph_flags;
 pub mod import_weights;
 pub mod inspect;
 mod progress;
+pub mod run;
 mod table;
+pub mod verify;
 pub mod verify_weights;

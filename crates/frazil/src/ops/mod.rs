@@ -7,4 +7,7 @@ pub mod freeze_graph;
 pub mod import_weights;
 pub mod inspect;
 pub(crate) mod model;
+pub mod role;
+pub mod run;
+pub mod verify;
 pub mod verify_weights;
