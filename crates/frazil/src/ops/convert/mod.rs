@@ -181,6 +181,9 @@ pub fn write(
     refuse_random(&graph)?;
     let written = match options.to {
         Target::Tf => {
+            if options.reader == Reader::Migraphx {
+                tf::migraphx::require(&graph)?;
+            }
             let def = tf::export(&graph, None)?;
             match options.text {
                 true => graph_def::write_text(output, &def)?,
