@@ -162,6 +162,9 @@ pub fn prepare(opened: &mut OpenedGraph, options: &Options) -> Result<()> {
     if options.fold.unwrap_or(ours || options.reader == Reader::Migraphx) {
         opened.passes.extend(pass::fold(graph)?);
     }
+    if options.reader == Reader::Migraphx {
+        opened.passes.extend(tf::migraphx::adapt(graph)?);
+    }
     if options.fuse.unwrap_or(ours) {
         let fusions = Fusions { layer_norm: true, gelu: true, ..Fusions::none() };
         opened.passes.extend(pass::fuse(graph, &fusions)?);

@@ -5,12 +5,16 @@
 //! pass as if they did nothing. Each of these is an offence here. What lies beyond the parser
 //! (whether a GPU has a kernel) is not checked.
 
+mod adapt;
+
 use frazil_graph::{Facts, Graph, Node, NodeId, Op, infer};
 use frazil_tensor::DType;
 use frazil_tf::proto::NodeDef;
 
 use crate::tf::export::{self, lowered};
 use crate::{Error, Refusal, Result};
+
+pub use adapt::adapt;
 
 /// The operations of the parser.
 const KNOWN: [&str; 47] = [
