@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::Path;
 
 use frazil_convert::tf::{ImportOptions, import};
-use frazil_graph::pass::{Fusions, fold, freeze, fuse, lower, remove_dropout};
+use frazil_graph::pass::{Fusions, Reshape, fold, freeze, fuse, lower, remove_dropout, reshape};
 use frazil_graph::{Graph, Port, dump, infer};
 use frazil_tensor::testing::shared;
 use frazil_tf::checkpoint::Checkpoint;
@@ -236,6 +236,35 @@ fn every_rule_fires_on_every_real_graph() {
             check_fused(case, &mut plain, "frozen");
             check_round_trip(case, &mut plain, "frozen");
         }
+    }
+}
+
+/// Sizes that a file had fixed and that were made free again do not get in the way.
+#[test]
+fn every_rule_fires_on_generalised_graphs() {
+    for (path, layers) in [
+        ("fixtures/classifier/frozen_from_saved_model.pb", 2),
+        ("fixtures/meta/bert_model.ckpt.meta", 2),
+        ("fixtures/meta_tf111/bert_model.ckpt.meta", 2),
+        ("data/checkpoints/google_chinese_L-12_H-768_A-12/bert_model.ckpt.meta", 12),
+    ] {
+        let Some(file) = shared(path) else { continue };
+        let case = Case {
+            path,
+            outputs: &["bert/pooler/dense/Tanh"],
+            layer_norm: 2 * layers + 1,
+            gelu: layers,
+            linear: 6 * layers + 1,
+            attention: layers,
+            ..ENCODER
+        };
+        let graph = import(&read(&file), &ImportOptions::default()).unwrap().graph;
+        let mut graph = cut(&graph, &case);
+        reshape(&mut graph, &Reshape::dynamic()).unwrap();
+        check_fused(&case, &mut graph, "generalised");
+        let rows = infer(&graph).unwrap()[graph.outputs[0].value].to_string();
+        assert!(rows.starts_with("float32 [batch, "), "{path}: {rows}");
+        check_round_trip(&case, &mut graph, "generalised");
     }
 }
 

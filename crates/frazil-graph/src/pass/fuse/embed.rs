@@ -53,12 +53,16 @@ fn one_hot(ids: Pattern) -> Pattern {
     node("OneHot", test, vec![ids, any("depth"), constant(1.0), constant(0.0)])
 }
 
-/// The first rows of a table: sliced off, looked up by 0, 1, 2, …, or all there are.
+/// The first rows of a table: sliced off (once or, in graphs that were generalised, twice), looked
+/// up by 0, 1, 2, …, or all there are.
 fn positions() -> Pattern {
-    let table = || weight("position_table");
-    let slice = node("Slice", |op| *op == Op::Slice, vec![table(), list(&[0, 0]), any("size")]);
+    let slice = |x: Pattern, size: &'static str| {
+        node("Slice", |op| *op == Op::Slice, vec![x, list(&[0, 0]), any(size)])
+    };
+    let whole = || weight("position_table");
+    let table = || one_of([whole(), slice(whole(), "prefix")]);
     let ids = reshaped(any_of_known().bind("position_ids"));
-    reshaped(one_of([slice, first_rows(table()), gather(table(), ids), table()]))
+    reshaped(one_of([slice(table(), "size"), first_rows(table()), gather(table(), ids), whole()]))
 }
 
 /// `table[:n]`, also as `table[:n, :]`.
