@@ -9,6 +9,7 @@ use frazil::ops::convert::{Note, Options, Reader, Report, Target, convert};
 use super::flags::Flags;
 use super::graph_flags::{CutFlags, GraphFlags, SizeFlags};
 use super::table::{Table, size, thousands};
+use super::verify;
 use crate::cli::Outcome;
 
 /// Write a model in another format: TensorFlow, ONNX, OpenVINO, Hugging Face
@@ -54,6 +55,9 @@ pub struct Args {
     /// TensorFlow: write text (.pbtxt)
     #[arg(long)]
     text: bool,
+    /// Open the result again and run it beside SRC; exit code 1 if an output differs
+    #[arg(long)]
+    verify: bool,
     /// Print what each pass did and did not do, and why
     #[arg(long)]
     why: bool,
@@ -96,11 +100,13 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
         opset: args.opset,
         reader: args.target.map_or(Reader::Any, |ReaderArg::Migraphx| Reader::Migraphx),
         text: args.text,
+        verify: args.verify,
         ..Options::new(to)
     };
     let report = convert(&args.src, &args.out, &options)?;
     args.flags.print(&report, out, |report, out| print(report, args.why, out))?;
-    Ok(Outcome::Done)
+    let equal = report.verification.as_ref().is_none_or(|verification| verification.equal);
+    Ok(if equal { Outcome::Done } else { Outcome::CheckFailed })
 }
 
 /// Write a model as one frozen TensorFlow graph
@@ -216,6 +222,10 @@ pub fn print(report: &Report, why: bool, out: &mut dyn Write) -> Result<()> {
     }
     for file in &report.files {
         writeln!(out, "wrote {} ({})", file.path.display(), size(file.bytes))?;
+    }
+    if let Some(verification) = &report.verification {
+        writeln!(out)?;
+        verify::print(verification, out)?;
     }
     Ok(())
 }

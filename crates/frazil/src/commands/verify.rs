@@ -94,7 +94,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
     Ok(if report.equal { Outcome::Done } else { Outcome::CheckFailed })
 }
 
-fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
+pub fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
     for (side, letter) in report.sides.iter().zip(["A", "B"]) {
         writeln!(out, "{letter}: {} `{}`, {} nodes", side.kind, side.path.display(), side.nodes)?;
         for note in &side.notes {

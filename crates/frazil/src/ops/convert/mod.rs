@@ -15,12 +15,16 @@ use frazil_graph::{Graph, Op, infer};
 use frazil_tf::{graph_def, saved_model};
 use serde::Serialize;
 
+use super::cut_spec::parse_outputs;
 use super::export_weights::{self, Names};
-use super::import_weights;
+use super::{import_weights, verify};
 use crate::source::{GraphOptions, OpenedGraph, open_graph};
 use crate::{Error, Result};
 
 pub use report::{End, Note, Report, Written, ends};
+
+/// Largest difference of an output that weights rounded to float16 may make.
+const FP16_TOLERANCE: f64 = 2e-2;
 
 /// What to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -74,6 +78,8 @@ pub struct Options {
     pub text: bool,
     /// The network's name in the result; the file's if not given.
     pub name: Option<String>,
+    /// Whether the result is opened again and run beside the source.
+    pub verify: bool,
 }
 
 impl Options {
@@ -90,6 +96,7 @@ impl Options {
             reader: Reader::Any,
             text: false,
             name: None,
+            verify: false,
         }
     }
 
@@ -146,12 +153,40 @@ pub fn convert(
     let (source, output) = (source.as_ref(), output.as_ref());
     let started = Instant::now();
     options.check()?;
-    if let Target::Huggingface | Target::Checkpoint = options.to {
-        return weights(source, output, options, started);
+    let mut report = if let Target::Huggingface | Target::Checkpoint = options.to {
+        weights(source, output, options, started)?
+    } else {
+        let mut opened = open_graph(source, &options.graph)?;
+        prepare(&mut opened, options)?;
+        write(opened, output, options, started)?
+    };
+    if options.verify {
+        report.verification = Some(check_result(source, output, options, &report)?);
     }
-    let mut opened = open_graph(source, &options.graph)?;
-    prepare(&mut opened, options)?;
-    write(opened, output, options, started)
+    Ok(report)
+}
+
+/// Opens what was written and runs it beside the source, on generated inputs.
+fn check_result(
+    source: &Path,
+    output: &Path,
+    options: &Options,
+    report: &Report,
+) -> Result<verify::Report> {
+    let mut b = GraphOptions { source: options.graph.source, ..GraphOptions::default() };
+    match options.to {
+        // A frozen graph does not say what its outputs are.
+        Target::Tf => {
+            let places = report.outputs.iter().map(|end| parse_outputs(&end.value));
+            b.cut.outputs = Some(places.collect::<Result<Vec<_>, _>>()?.concat());
+        }
+        Target::Huggingface | Target::Checkpoint => b.head = options.graph.head,
+        Target::SavedModel | Target::Onnx | Target::Openvino => {}
+    }
+    let a = options.graph.clone();
+    let tolerance = if options.fp16 { FP16_TOLERANCE } else { verify::TOLERANCE };
+    let how = verify::Options { a, b, tolerance, ..verify::Options::default() };
+    verify::verify(source, output, &how, &mut |_, _| {})
 }
 
 /// Gives the opened graph the sizes and the operations that the target is to have.
@@ -238,6 +273,7 @@ pub fn write(
         done: passes.done.into_iter().map(Note::from).collect(),
         missed: passes.missed.into_iter().map(Note::from).collect(),
         notes,
+        verification: None,
         seconds: started.elapsed().as_secs_f64(),
     })
 }
@@ -325,6 +361,7 @@ fn weights(source: &Path, output: &Path, options: &Options, started: Instant) ->
         done: Vec::new(),
         missed: Vec::new(),
         notes,
+        verification: None,
         seconds: started.elapsed().as_secs_f64(),
     })
 }

@@ -7,6 +7,7 @@ use frazil_graph::{Facts, Graph, Port, pass};
 use serde::Serialize;
 
 use super::Target;
+use crate::ops::verify;
 use crate::source::Kind;
 
 /// What was written, and how it came about.
@@ -34,7 +35,9 @@ pub struct Report {
     pub missed: Vec<Note>,
     /// Choices made on the way, and remarks.
     pub notes: Vec<String>,
-    /// How long it took.
+    /// The result beside the source, if that was asked for.
+    pub verification: Option<verify::Report>,
+    /// How long the conversion took.
     pub seconds: f64,
 }
 
