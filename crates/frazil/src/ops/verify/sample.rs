@@ -250,9 +250,10 @@ fn make(
                     _ => 0.0,
                 }
             }
-            // Distinct places behind the first.
+            // Distinct places behind the first, as long as there are any in the text.
             Role::Positions => {
-                (j + 1).min(limit.map_or(j + 1, |limit| limit.saturating_sub(1))) as f64
+                let most = texts.lengths.get(i).copied().or(limit).unwrap_or(row);
+                (j + 1).min(most.saturating_sub(1)) as f64
             }
             Role::Other if input.dtype.is_float() => 1.0,
             Role::Other => random.below(limit.unwrap_or(1)) as f64,

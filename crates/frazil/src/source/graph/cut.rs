@@ -125,7 +125,10 @@ fn default_outputs(
     if !signed.is_empty() {
         return Ok(signed.into_iter().map(|(name, value)| Port { name, value }).collect());
     }
-    if options.outputs == Outputs::Bert || options.head.is_some() {
+    // An inference graph says by itself what it is for: what nobody reads.
+    let plain = |op: &Op| !matches!(op, Op::Foreign(_) | Op::Variable(_));
+    let inference = graph.nodes().all(|(_, node)| plain(&node.op));
+    if options.head.is_some() || options.outputs == Outputs::Bert && !inference {
         for (head, wanted) in KNOWN {
             if options.head.is_some_and(|asked| asked != *head) {
                 continue;
@@ -152,7 +155,14 @@ fn default_outputs(
             });
         }
     }
-    let leaves = tf::default_outputs(graph);
+    let mut leaves = tf::default_outputs(graph);
+    if options.outputs == Outputs::Bert {
+        let ports = |value: &Value| {
+            let node = value.node;
+            (0..graph.op(*value).outputs() as u32).map(move |port| Value { node, port })
+        };
+        leaves = leaves.iter().flat_map(ports).collect();
+    }
     if leaves.is_empty() {
         return Err(Error::Usage {
             what: "the graph has no node that looks like an output".into(),
