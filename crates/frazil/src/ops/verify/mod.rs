@@ -179,11 +179,7 @@ fn given(
 ) -> Result<Vec<[Inputs; 2]>> {
     let store = Npz::open(path)?;
     let names = |side: fn(&Pair) -> (&String, &String)| {
-        pairs
-            .iter()
-            .map(|pair| side(pair))
-            .map(|(own, other)| (own.clone(), other.clone()))
-            .collect()
+        pairs.iter().map(side).map(|(own, other)| (own.clone(), other.clone())).collect()
     };
     let (a, a_notes) = role::assign(&roles[0], &store, &names(|pair| (&pair.a, &pair.b)))?;
     let (b, _) = role::assign(&roles[1], &store, &names(|pair| (&pair.b, &pair.a)))?;

@@ -1,5 +1,6 @@
 //! Which input and output of one model is which of the other.
 
+use frazil_graph::op::{Op, Unary};
 use frazil_graph::{Graph, Port, Value};
 use serde::Serialize;
 
@@ -63,53 +64,83 @@ pub fn inputs(roles: &[Vec<InputRole>; 2], notes: &mut Vec<String>) -> Result<Ve
     Ok(pairs)
 }
 
-/// The outputs of both sides: by name, or in their order if there are as many.
+/// The outputs of both sides: by name, then by the name of the node, then by the operation where
+/// each side has one output of that kind left, then the rest in its order if there are as many.
 pub fn outputs(graphs: [&Graph; 2], notes: &mut Vec<String>) -> Result<Vec<(Pair, [Value; 2])>> {
-    let [a, b] = graphs.map(|graph| graph.outputs.as_slice());
-    let pair =
-        |a: &Port, b: &Port| (Pair { a: a.name.clone(), b: b.name.clone() }, [a.value, b.value]);
-    let named: Vec<_> = a
-        .iter()
-        .filter_map(|own| {
-            let other = b.iter().find(|other| bare(&other.name) == bare(&own.name))?;
-            Some(pair(own, other))
-        })
-        .collect();
-    if named.len() == a.len() && named.len() == b.len() {
-        return Ok(named);
-    }
-    if a.len() == b.len() {
-        let pairs: Vec<_> = a.iter().zip(b).map(|(a, b)| pair(a, b)).collect();
-        for (pair, _) in pairs.iter().filter(|(pair, _)| bare(&pair.a) != bare(&pair.b)) {
-            let Pair { a, b } = pair;
-            notes.push(format!("output `{a}` of A is compared with `{b}` of B, by their order"));
+    let mut left: [Vec<&Port>; 2] = graphs.map(|graph| graph.outputs.iter().collect());
+    let mut pairs: Vec<(Pair, [Value; 2])> = Vec::new();
+    type Key = fn(&Graph, &Port) -> String;
+    let keys: [(&str, Key); 3] = [
+        ("", |_, port| bare(&port.name).to_owned()),
+        ("which is the same node", |graph, port| graph.value_name(port.value)),
+        ("which is the same operation", |graph, port| operation(graph, port.value)),
+    ];
+    for (why, key) in keys {
+        let named = |side: usize, port: &&Port| key(graphs[side], port);
+        for own in left[0].clone() {
+            let wanted = named(0, &own);
+            let count =
+                |side: usize| left[side].iter().filter(|p| named(side, p) == wanted).count();
+            if count(0) != 1 || count(1) != 1 {
+                continue;
+            }
+            let Some(at) = left[1].iter().position(|p| named(1, p) == wanted) else { continue };
+            let other = left[1].remove(at);
+            left[0].retain(|port| port.name != own.name);
+            pairs.push(pair(own, other));
+            if !why.is_empty() {
+                let (a, b) = (&own.name, &other.name);
+                notes.push(format!("output `{a}` of A is compared with `{b}` of B, {why}"));
+            }
         }
-        return Ok(pairs);
     }
-    let list = |ports: &[Port]| {
-        let names: Vec<String> = ports.iter().map(|port| format!("`{}`", port.name)).collect();
-        names.join(", ")
-    };
-    if named.is_empty() {
+    if left[0].len() == left[1].len() {
+        let [own, other] = std::mem::take(&mut left);
+        for (own, other) in own.into_iter().zip(other) {
+            let (a, b) = (&own.name, &other.name);
+            notes.push(format!("output `{a}` of A is compared with `{b}` of B, by their order"));
+            pairs.push(pair(own, other));
+        }
+    }
+    if pairs.is_empty() {
         return Err(Error::Usage {
-            what: format!("A's outputs are {}, B's are {}", list(a), list(b)),
-            hint: "name the outputs to compare with `--output`".into(),
+            what: format!("A's outputs are {}, B's are {}", list(&left[0]), list(&left[1])),
+            hint: "name the outputs to compare with `--output` and `--output-b`".into(),
         });
     }
-    let missing = |ports: &[Port], side: fn(&Pair) -> &String| -> Vec<Port> {
-        ports.iter().filter(|p| !named.iter().any(|(n, _)| *side(n) == p.name)).cloned().collect()
-    };
-    for (letter, left) in [("A", missing(a, |n| &n.a)), ("B", missing(b, |n| &n.b))] {
+    for (letter, left) in ["A", "B"].iter().zip(&left) {
         if !left.is_empty() {
-            notes.push(format!("only {letter} has {}", list(&left)));
+            notes.push(format!("only {letter} has an output {}", list(left)));
         }
     }
-    Ok(named)
+    Ok(pairs)
+}
+
+fn pair(a: &Port, b: &Port) -> (Pair, [Value; 2]) {
+    (Pair { a: a.name.clone(), b: b.name.clone() }, [a.value, b.value])
+}
+
+/// What computes a value, identities aside.
+fn operation(graph: &Graph, mut value: Value) -> String {
+    // A chain of identities is no longer than the graph.
+    for _ in 0..graph.len() {
+        match graph.op(value) {
+            Op::Unary(Unary::Identity) => value = graph.node(value.node).inputs[0],
+            _ => break,
+        }
+    }
+    format!("{}:{}", graph.op(value), value.port)
+}
+
+fn list(ports: &[&Port]) -> String {
+    let names: Vec<String> = ports.iter().map(|port| format!("`{}`", port.name)).collect();
+    names.join(", ")
 }
 
 #[cfg(test)]
 mod tests {
-    use frazil_graph::Dim;
+    use frazil_graph::op::Input;
+    use frazil_graph::{Dim, Node};
     use frazil_tensor::DType;
 
     use super::*;
@@ -135,5 +166,45 @@ mod tests {
             notes,
             ["`Placeholder` of A is `input_ids` of B: the ids", "only A has an input `extra`"]
         );
+    }
+
+    /// x, and outputs of these names, nodes and operations.
+    fn graph(outputs: &[(&str, &str, Op)]) -> Graph {
+        let mut graph = Graph::new();
+        let op = Op::Input(Input { dtype: DType::F32, dims: None });
+        let x = graph.push(Node::new("x", op, vec![])).unwrap().into();
+        graph.inputs.push(Port { name: "x".into(), value: x });
+        for (name, node, op) in outputs {
+            let value = graph.push(Node::new(*node, op.clone(), vec![x])).unwrap().into();
+            graph.outputs.push(Port { name: (*name).into(), value });
+        }
+        graph
+    }
+
+    #[test]
+    fn outputs_by_name_node_operation_and_order() {
+        let a = graph(&[
+            ("same", "n0", Op::Rank),
+            ("pooled", "tanh", Op::Unary(Unary::Tanh)),
+            ("out", "n2", Op::Softmax),
+            ("rest", "n3", Op::Unary(Unary::Exp)),
+        ]);
+        let b = graph(&[
+            ("tanh", "tanh", Op::Unary(Unary::Tanh)),
+            ("probabilities", "n1", Op::Softmax),
+            ("other", "n5", Op::Unary(Unary::Log)),
+            ("same:0", "n6", Op::Rank),
+        ]);
+        let mut notes = Vec::new();
+        let pairs = outputs([&a, &b], &mut notes).unwrap();
+        let names: Vec<(&str, &str)> =
+            pairs.iter().map(|(pair, _)| (pair.a.as_str(), pair.b.as_str())).collect();
+        let expected =
+            [("same", "same:0"), ("pooled", "tanh"), ("out", "probabilities"), ("rest", "other")];
+        assert_eq!(names, expected);
+        assert_eq!(notes.len(), 3);
+        let one = graph(&[("p", "n", Op::Softmax), ("q", "m", Op::Rank)]);
+        let two = graph(&[("r", "o", Op::LogSoftmax)]);
+        assert!(outputs([&one, &two], &mut notes).is_err());
     }
 }
