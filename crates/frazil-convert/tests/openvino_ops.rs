@@ -2,6 +2,8 @@
 //! what is read again has the same type and shape. That the real OpenVINO computes the right
 //! numbers from these layers is for `cargo xtask peers`.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
+
 use std::path::Path;
 
 use frazil_convert::openvino::{Bounds, ExportOptions, export, import};

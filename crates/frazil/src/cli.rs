@@ -45,6 +45,7 @@ enum Command {
     Demo(commands::demo::Args),
     #[command(name = "freeze_graph")]
     FreezeGraph(compat::freeze_graph::Args),
+    Mo(compat::mo::Args),
     #[command(name = "saved_model_cli")]
     SavedModelCli(compat::saved_model_cli::Args),
 }
@@ -55,7 +56,7 @@ const INTERRUPT_CODE: u8 = 130;
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// The old tools: a link of one of these names to the binary is that tool.
-const TOOLS: [&str; 2] = ["freeze_graph", "saved_model_cli"];
+const TOOLS: [&str; 3] = ["freeze_graph", "mo", "saved_model_cli"];
 
 /// Runs the program with the process's arguments.
 pub fn main() -> ExitCode {
@@ -112,6 +113,7 @@ pub fn run(
         Command::ImportWeights(args) => commands::import_weights::run(args, out),
         Command::Demo(args) => commands::demo::run(args, out),
         Command::FreezeGraph(args) => compat::freeze_graph::run(args, out),
+        Command::Mo(args) => compat::mo::run(args, out),
         Command::SavedModelCli(args) => compat::saved_model_cli::run(args, out),
     }
 }

@@ -385,6 +385,7 @@ fn parameter_extent(dim: &Dim, bounds: &BTreeMap<Symbol, Bounds>) -> String {
     }
     match dim.as_symbol().and_then(|symbol| bounds.get(symbol)) {
         None => "?".to_owned(),
+        Some(Bounds { least, most: Some(most) }) if least == most => least.to_string(),
         Some(Bounds { least, most: Some(most) }) => format!("{least}..{most}"),
         Some(Bounds { least, most: None }) => format!("{least}.."),
     }

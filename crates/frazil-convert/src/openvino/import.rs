@@ -14,8 +14,8 @@ use super::net::dtype_named;
 use super::read::{RawLayer, RawNet, read};
 use crate::{Error, Result};
 
-/// A constant that stands for an attribute has no more elements than this.
-const MOST_LIST: usize = 1 << 12;
+/// A constant that stands for an attribute has no more elements than this: one for each axis.
+const MOST_LIST: usize = 64;
 
 /// Reads the representation, with its constants as windows on `weights`.
 pub(super) fn import(xml: &[u8], weights: &Bytes) -> Result<Graph> {

@@ -9,6 +9,12 @@ use quick_xml::reader::Reader;
 use super::net::dtype_named;
 use crate::{Error, Result};
 
+/// More layers than any model has. What a few bytes of text ask for is many times as large in
+/// memory, so it is counted.
+const MOST_LAYERS: usize = 1 << 16;
+/// The same of ports, names, attributes and edges together.
+const MOST_PARTS: usize = 1 << 19;
+
 /// A port of a layer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Port {
@@ -58,6 +64,18 @@ pub(super) struct Edge {
 pub(super) struct RawNet {
     pub layers: Vec<RawLayer>,
     pub edges: Vec<Edge>,
+    parts: usize,
+}
+
+impl RawNet {
+    /// Counts parts of the file that take memory.
+    fn count(&mut self, parts: usize, place: u64) -> Result<()> {
+        self.parts = self.parts.saturating_add(parts);
+        if self.parts > MOST_PARTS || self.layers.len() > MOST_LAYERS {
+            return Err(bad(place, "it has more layers and ports than any model"));
+        }
+        Ok(())
+    }
 }
 
 /// Where in the file the reader is.
@@ -187,7 +205,7 @@ fn enter(net: &mut RawNet, into: At, from: At, element: &BytesStart<'_>, place: 
                 return Err(bad(place, "a layer has no name or no type"));
             }
             net.layers.push(layer);
-            Ok(())
+            net.count(0, place)
         }
         At::Port => {
             let mut port = Port::default();
@@ -195,17 +213,21 @@ fn enter(net: &mut RawNet, into: At, from: At, element: &BytesStart<'_>, place: 
                 match key {
                     "id" => port.id = number(&value, place)?,
                     "precision" => port.dtype = dtype_named(&value),
+                    "names" if value.matches(',').count() > MOST_PARTS => {
+                        return Err(bad(place, "a port has more names than any"));
+                    }
                     "names" => port.names = names(&value),
                     _ => {}
                 }
                 Ok(())
             })?;
+            let parts = 1 + port.names.len();
             if let Some(layer) = net.layers.last_mut() {
                 let ports =
                     if from == At::Outputs { &mut layer.outputs } else { &mut layer.inputs };
                 ports.push(port);
             }
-            Ok(())
+            net.count(parts, place)
         }
         _ => Ok(()),
     }
@@ -217,11 +239,19 @@ fn last_port(net: &mut RawNet, outputs: bool) -> Option<&mut Port> {
 }
 
 fn data(net: &mut RawNet, element: &BytesStart<'_>, place: u64) -> Result<()> {
-    let Some(layer) = net.layers.last_mut() else { return Ok(()) };
+    let mut data = Vec::new();
     attributes(element, place, |key, value| {
-        layer.data.push((key.to_owned(), value));
+        data.push((key.to_owned(), value));
+        if data.len() > MOST_PARTS {
+            return Err(bad(place, "a layer has more attributes than any"));
+        }
         Ok(())
-    })
+    })?;
+    let parts = data.len();
+    if let Some(layer) = net.layers.last_mut() {
+        layer.data.append(&mut data);
+    }
+    net.count(parts, place)
 }
 
 fn edge(net: &mut RawNet, element: &BytesStart<'_>, place: u64) -> Result<()> {
@@ -243,7 +273,7 @@ fn edge(net: &mut RawNet, element: &BytesStart<'_>, place: u64) -> Result<()> {
         return Err(bad(place, "an edge lacks one of its four ends"));
     }
     net.edges.push(edge);
-    Ok(())
+    net.count(1, place)
 }
 
 fn attributes(

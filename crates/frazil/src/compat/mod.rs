@@ -2,4 +2,5 @@
 //! same `frazil::ops`.
 
 pub mod freeze_graph;
+pub mod mo;
 pub mod saved_model_cli;

@@ -84,3 +84,23 @@ pub fn text_of_empty_values() -> Vec<u8> {
 pub fn deep_text() -> Vec<u8> {
     b"node{attr{value{func{".repeat(MANY)
 }
+
+fn xml(layers: &[u8]) -> Vec<u8> {
+    [b"<net version=\"11\"><layers>", layers, b"</layers></net>"].concat()
+}
+
+pub fn xml_of_empty_layers() -> Vec<u8> {
+    let layers: Vec<String> =
+        (0..MANY).map(|i| format!("<layer id=\"{i}\" name=\"a\" type=\"b\"/>")).collect();
+    xml(layers.concat().as_bytes())
+}
+
+pub fn xml_of_empty_ports() -> Vec<u8> {
+    let ports = b"<port names=\"a,b,c,d\"/>".repeat(MANY * 5);
+    xml(&[b"<layer id=\"1\" name=\"a\" type=\"b\"><output>", &*ports, b"</output></layer>"]
+        .concat())
+}
+
+pub fn deep_xml() -> Vec<u8> {
+    xml(&b"<a>".repeat(MANY * 5))
+}

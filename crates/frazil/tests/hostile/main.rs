@@ -59,6 +59,9 @@ impl Seeds {
         npy::write(&mut array, &strings).unwrap();
         seeds.add("npy", array);
         seeds.add("safetensors", safetensors(&tensor));
+        for file in fuzz_seeds("openvino") {
+            seeds.add("openvino", file);
+        }
         seeds
     }
 
@@ -221,7 +224,7 @@ type Parser = fn(&[u8]);
 
 #[test]
 fn damaged_files_are_refused_or_read() {
-    let parsers: [(&str, Parser); 11] = [
+    let parsers: [(&str, Parser); 12] = [
         ("npy", parsers::npy),
         ("npz", parsers::npz),
         ("safetensors", parsers::safetensors),
@@ -233,6 +236,7 @@ fn damaged_files_are_refused_or_read() {
         ("meta_graph", parsers::meta_graph),
         ("saved_model", parsers::saved_model),
         ("pbtxt", parsers::pbtxt),
+        ("openvino", parsers::openvino),
     ];
     let seeds = Seeds::collect();
     let mut run = Run::new();
@@ -252,7 +256,7 @@ fn damaged_files_are_refused_or_read() {
         }
         eprintln!("{kind}: {} files, {:.1?}", files.len(), started.elapsed());
     }
-    let amplified: [(&str, Parser, Vec<u8>); 8] = [
+    let amplified: [(&str, Parser, Vec<u8>); 11] = [
         ("npy", parsers::npy, amplify::npy_of_short_strings()),
         ("safetensors", parsers::safetensors, amplify::safetensors_of_empty_tensors()),
         ("safetensors", parsers::safetensors, amplify::safetensors_of_many_axes()),
@@ -261,6 +265,9 @@ fn damaged_files_are_refused_or_read() {
         ("pbtxt", parsers::graph_text, amplify::text_of_empty_nodes()),
         ("pbtxt", parsers::graph_text, amplify::text_of_empty_values()),
         ("pbtxt", parsers::graph_text, amplify::deep_text()),
+        ("openvino", parsers::openvino, amplify::xml_of_empty_layers()),
+        ("openvino", parsers::openvino, amplify::xml_of_empty_ports()),
+        ("openvino", parsers::openvino, amplify::deep_xml()),
     ];
     for (kind, parser, file) in amplified {
         run.case(kind, &file, file.len(), || parser(&file));

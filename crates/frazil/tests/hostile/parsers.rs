@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use bytes::Bytes;
+use frazil_convert::openvino;
 use frazil_tensor::TensorStore;
 use frazil_tensor::npy::{self, Npz};
 use frazil_tensor::safetensors::SafeTensors;
@@ -176,4 +177,12 @@ pub fn pbtxt(bytes: &[u8]) {
     as_message::<SavedModel>(bytes);
     as_message::<SaverDef>(bytes);
     as_message::<CheckpointState>(bytes);
+}
+
+/// OpenVINO's `.xml`, with weights that are plain bytes.
+pub fn openvino(xml: &[u8]) {
+    let weights: Bytes = (0..8192u32).map(|i| i as u8).collect();
+    if let Ok(graph) = openvino::import_bytes(xml, &weights) {
+        let _ = frazil_graph::infer(&graph);
+    }
 }
