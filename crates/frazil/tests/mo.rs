@@ -157,7 +157,8 @@ fn shapes_types_and_values() {
     // The order is the user's; a cut in the middle is an input like any other.
     let (turned, _) = run(&[
         "--input",
-        "IteratorGetNext:1[1 128],bert/embeddings/LayerNorm/batchnorm/add_1[1 128 64]",
+        "IteratorGetNext:1[1 128],bert/embeddings/LayerNorm/batchnorm/add_1[1 128 64],\
+         IteratorGetNext:0[1 128]",
         "--output",
         "bert/encoder/layer_0/output/LayerNorm/batchnorm/add_1,bert/pooler/dense/Tanh",
     ]);
@@ -165,6 +166,7 @@ fn shapes_types_and_values() {
     assert!(
         turned[1].starts_with("bert/embeddings/LayerNorm/batchnorm/add_1 float32 [1, 128, 64]")
     );
+    // Of the ids only the shape was wanted, which the others have.
     assert_eq!(turned.len(), 4);
 }
 

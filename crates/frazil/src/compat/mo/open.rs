@@ -19,16 +19,35 @@ use super::plan::Plan;
 /// Converts with batch and length open inside, with the batch alone, or else as the shapes say.
 pub fn convert_open(plan: &Plan) -> Result<Report> {
     let mut reason = None;
+    let mut done = None;
     for axes in [2, 1] {
         let Some(options) = pinned(&plan.options, axes) else { continue };
         match attempt(plan, &options) {
-            Ok(report) => return Ok(report),
+            Ok(report) => {
+                done = Some(report);
+                break;
+            }
             Err(error) => reason = Some(error),
         }
     }
-    let mut report = convert(&plan.source, &plan.xml, &plan.options)?;
-    if let Some(reason) = reason {
-        report.notes.push(format!("the model cannot be reshaped when it is loaded: {reason}"));
+    let mut report = match done {
+        Some(report) => report,
+        None => {
+            let mut report = convert(&plan.source, &plan.xml, &plan.options)?;
+            if let Some(reason) = reason {
+                let what = "the model cannot be reshaped when it is loaded";
+                report.notes.push(format!("{what}: {reason}"));
+            }
+            report
+        }
+    };
+    for input in plan.options.graph.cut.inputs.iter().flatten() {
+        let name = input.place();
+        let is_input = |name: &str| report.inputs.iter().any(|end| end.name == name);
+        if input.value.is_none() && !is_input(&name) && !is_input(&input.name) {
+            let why = "nothing but its shape was read, which the other inputs have";
+            report.notes.push(format!("`{name}` is no input of the model: {why}"));
+        }
     }
     Ok(report)
 }
