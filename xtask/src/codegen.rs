@@ -1,14 +1,15 @@
 //! Compiles the `.proto` files of TensorFlow (`crates/frazil-tf/proto`) and of ONNX
 //! (`crates/frazil-convert/proto`) to the Rust that is committed beside them, with protox and
 //! prost-build: no `protoc` needed, here or by anyone who builds frazil. The tables that the text
-//! format and the bound on memory need come from the same descriptors, see [`schema`].
+//! format and the bound on memory need come from the same descriptors, see [`schema`]. The page of
+//! operations in `docs/reference` is made here too, see [`reference`].
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use crate::schema;
+use crate::{reference, schema};
 
 /// `codegen` writes the generated files; `codegen --check` fails if they are not fresh.
 pub fn run(args: &[&str]) -> Result<()> {
@@ -31,7 +32,8 @@ pub fn run(args: &[&str]) -> Result<()> {
     onnx.boxed(".onnx.AttributeProto.t")
         .boxed(".onnx.AttributeProto.g")
         .boxed(".onnx.AttributeProto.tp");
-    make("frazil-convert", "onnx", onnx, "src/onnx/proto", "frazil_tf::schema", check)
+    make("frazil-convert", "onnx", onnx, "src/onnx/proto", "frazil_tf::schema", check)?;
+    put(&crate::root().join("docs/reference/ops.md"), &reference::page()?, check)
 }
 
 fn config() -> prost_build::Config {

@@ -4,6 +4,7 @@ mod bench;
 mod codegen;
 mod large;
 mod peers;
+mod reference;
 mod schema;
 mod tidy;
 
@@ -36,7 +37,7 @@ const USAGE: &str = "usage: cargo xtask <task>
 
   bench formats [--rounds N] [--small] [--python PROGRAM]
                       frazil against TensorFlow and against the disk; recorded in benchmarks/
-  codegen [--check]   remake the Rust types from crates/frazil-tf/proto (or only compare)
+  codegen [--check]   remake the Rust types from the .proto files, and docs/reference/ops.md
   peers [formats] [--full] [--python PROGRAM]
                       what frazil writes, real TensorFlow reads; installs it under target/ once
   tidy                check what the compiler does not: sizes, headers, layers, words";

@@ -171,6 +171,9 @@ pub struct ReshapeArgs {
     cut: CutFlags,
     #[command(flatten)]
     sizes: SizeFlags,
+    /// Print every constant that became a size, and what was done about it
+    #[arg(long)]
+    why: bool,
     #[command(flatten)]
     flags: Flags,
 }
@@ -189,7 +192,7 @@ pub fn reshape(args: ReshapeArgs, out: &mut dyn Write) -> Result<Outcome> {
         ..Options::new(Target::Tf)
     };
     let report = convert(&args.src, &args.out, &options)?;
-    args.flags.print(&report, out, |report, out| print(report, true, out))?;
+    args.flags.print(&report, out, |report, out| print(report, args.why, out))?;
     Ok(Outcome::Done)
 }
 

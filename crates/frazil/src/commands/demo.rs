@@ -4,7 +4,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use frazil::tensor::file;
+use frazil::tensor::npy::NpzWriter;
+use frazil::tensor::{Tensor, file};
 
 use crate::cli::{self, Outcome};
 
@@ -48,7 +49,7 @@ struct Step {
     yours: &'static str,
 }
 
-const STEPS: [Step; 7] = [
+const STEPS: [Step; 13] = [
     Step {
         title: "What is in a checkpoint",
         line: "inspect {}/bert_model.ckpt",
@@ -84,7 +85,60 @@ const STEPS: [Step; 7] = [
         line: "verify-weights {}/bert_model.ckpt {}/back/bert_model.ckpt --config {}/bert_config.json",
         yours: "verify-weights model.ckpt-1000 frozen.pb --task SQUAD",
     },
+    Step {
+        title: "One frozen graph from the weights alone: no graph, no TensorFlow",
+        line: "freeze {}/bert_model.ckpt --head encoder -o {}/encoder.pb",
+        yours: "freeze uncased_L-12_H-768_A-12/bert_model.ckpt --head encoder -o bert.pb",
+    },
+    Step {
+        title: "The old tool again, on a SavedModel",
+        line: "freeze_graph --input_saved_model_dir={}/saved_model --output_node_names=loss/output --output_graph={}/frozen.pb",
+        yours: "freeze_graph --input_meta_graph=model.ckpt-0.meta --input_checkpoint=model.ckpt-0 --output_node_names=add_1 --output_graph=frozen.pb --input_binary=True",
+    },
+    Step {
+        title: "A batch and a length that were baked in are open",
+        line: "reshape {}/frozen.pb --batch dynamic --seq dynamic -o {}/any.pb",
+        yours: "reshape bert_model.ckpt.meta --batch dynamic --seq dynamic -o any.pb",
+    },
+    Step {
+        title: "ONNX, opened again and run beside its source",
+        line: "convert {}/any.pb --to onnx -o {}/model.onnx --verify",
+        yours: "convert model.ckpt-1000 --to onnx -o model.onnx --verify",
+    },
+    Step {
+        title: "Model Optimizer's own command line",
+        line: "mo --input_meta_graph {}/bert_model.ckpt.meta --output bert/pooler/dense/Tanh --input Placeholder{i32},Placeholder_1{i32},Placeholder_2{i32} --output_dir {} --model_name bert",
+        yours: "mo --input_model inference_graph.pb --input \"IteratorGetNext:0{i32}[1 128],IteratorGetNext:1{i32}[1 128],IteratorGetNext:4{i32}[1 128]\"",
+    },
+    Step {
+        title: "And run",
+        line: "run {}/model.onnx --inputs {}/inputs.npz --outputs {}/outputs.npz",
+        yours: "run model.ckpt-1000 --inputs batch.npz --outputs out.npz",
+    },
 ];
+
+/// Two short pairs of sentences, by their word pieces.
+const IDS: [[i32; 12]; 2] = [
+    [2, 131, 97, 246, 105, 3, 131, 97, 340, 105, 3, 0],
+    [2, 131, 180, 3, 131, 311, 97, 105, 3, 0, 0, 0],
+];
+/// Where the second sentence of each begins.
+const SECOND: [usize; 2] = [6, 4];
+
+/// What the model is run on.
+fn write_inputs(path: &Path) -> Result<()> {
+    let row = |value: &dyn Fn(usize, usize) -> i32| -> Result<Tensor> {
+        let all = (0..IDS.len()).flat_map(|i| (0..IDS[0].len()).map(move |j| (i, j)));
+        let values = all.map(|(i, j)| value(i, j)).collect();
+        Ok(Tensor::from_vec([IDS.len(), IDS[0].len()], values)?)
+    };
+    let text = |i: usize, j: usize| IDS[i][j] != 0;
+    let mut npz = NpzWriter::create(path)?;
+    npz.add("input_ids", &row(&|i, j| IDS[i][j])?)?;
+    npz.add("input_mask", &row(&|i, j| i32::from(text(i, j)))?)?;
+    npz.add("segment_ids", &row(&|i, j| i32::from(text(i, j) && j >= SECOND[i]))?)?;
+    Ok(npz.finish()?)
+}
 
 pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
     let folder = &args.dir;
@@ -94,6 +148,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
     for made in ["huggingface", "back"] {
         std::fs::create_dir_all(folder.join(made))?;
     }
+    write_inputs(&folder.join("inputs.npz"))?;
     writeln!(
         out,
         "The embedded model, a small BERT from TensorFlow 1.15, is in `{}`.",
