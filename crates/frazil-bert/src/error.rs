@@ -131,7 +131,7 @@ pub enum Error {
     },
     /// A graph cannot be built.
     #[error(transparent)]
-    Graph(#[from] frazil_graph::Error),
+    Graph(Box<frazil_graph::Error>),
     /// A sequence longer than the position table.
     #[error("a length of {seq} does not fit: the position table has {positions} rows")]
     TooLong {
@@ -165,6 +165,13 @@ pub enum Error {
         /// The format's own error.
         source: StoreError,
     },
+}
+
+/// Boxed: it is larger than all others.
+impl From<frazil_graph::Error> for Error {
+    fn from(error: frazil_graph::Error) -> Self {
+        Self::Graph(Box::new(error))
+    }
 }
 
 impl Error {

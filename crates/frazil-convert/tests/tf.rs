@@ -1,5 +1,7 @@
 //! Every graph of the fixtures in and out again: as it stands, and typed.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
+
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::PathBuf;

@@ -19,13 +19,13 @@ pub enum Error {
     Bert(#[from] frazil_bert::Error),
     /// A graph is wrong, or what is asked of it.
     #[error(transparent)]
-    Graph(#[from] frazil_graph::Error),
+    Graph(Box<frazil_graph::Error>),
     /// A graph cannot be read from, or written to, another format.
     #[error(transparent)]
-    Convert(#[from] frazil_convert::Error),
+    Convert(Box<frazil_convert::Error>),
     /// A graph cannot run, or not on these inputs.
     #[error(transparent)]
-    Run(#[from] frazil_runtime::Error),
+    Run(Box<frazil_runtime::Error>),
     /// A tensor, or a plain file of tensors, is wrong.
     #[error(transparent)]
     Tensor(#[from] frazil_tensor::Error),
@@ -86,6 +86,23 @@ pub enum Error {
         /// What to write instead.
         hint: String,
     },
+}
+
+/// The large ones are boxed, so that a result stays small.
+macro_rules! boxed {
+    ($($variant:ident: $error:ty),* $(,)?) => {
+        $(impl From<$error> for Error {
+            fn from(error: $error) -> Self {
+                Self::$variant(Box::new(error))
+            }
+        })*
+    };
+}
+
+boxed! {
+    Graph: frazil_graph::Error,
+    Convert: frazil_convert::Error,
+    Run: frazil_runtime::Error,
 }
 
 impl Error {

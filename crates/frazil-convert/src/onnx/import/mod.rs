@@ -209,7 +209,7 @@ fn read_node(
     let call = Call { proto, name, inputs };
     let value = match dispatch(importer, &call) {
         Ok(value) => value,
-        Err(Problem::Error(error)) => return Err(error),
+        Err(Problem::Error(error)) => return Err(*error),
         Err(Problem::Refusal(reason)) => {
             let op = match proto.domain() {
                 "" => call.op().to_owned(),
@@ -232,7 +232,7 @@ fn read_node(
 /// Why a node was not read: it cannot be, or the file is wrong.
 enum Problem {
     Refusal(Refusal),
-    Error(Error),
+    Error(Box<Error>),
 }
 
 impl From<Refusal> for Problem {
@@ -249,13 +249,13 @@ impl From<&str> for Problem {
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        Self::Error(error)
+        Self::Error(Box::new(error))
     }
 }
 
 impl From<frazil_tensor::Error> for Problem {
     fn from(error: frazil_tensor::Error) -> Self {
-        Self::Error(error.into())
+        Self::Error(Box::new(error.into()))
     }
 }
 

@@ -89,9 +89,8 @@ fn convert_into_folder(plan: &Plan) -> anyhow::Result<Report> {
 
 /// Outputs of an input pipeline that are read and not fed: the line that feeds all of them.
 fn unread_iterator(plan: &Plan, error: &frazil::Error) -> Option<String> {
-    let frazil::Error::Convert(frazil::convert::Error::Refused { nodes, .. }) = error else {
-        return None;
-    };
+    let frazil::Error::Convert(error) = error else { return None };
+    let frazil::convert::Error::Refused { nodes, .. } = &**error else { return None };
     nodes.iter().find(|Refusal { op, .. }| op == "IteratorGetNext")?;
     let mut options = plan.options.graph.clone();
     options.cut.inputs = None;

@@ -285,7 +285,7 @@ fn freeze_input(
         return Ok(());
     }
     let name = format!("{}/frozen_{}", graph.node(value.node).name, value.port);
-    let constant = graph.push_fresh(Node::new(name, op, vec![])).map_err(GraphError::from)?;
+    let constant = graph.push_fresh(Node::new(name, op, vec![]))?;
     graph.replace_uses(value, constant.into());
     Ok(())
 }
