@@ -2,7 +2,7 @@
 //! (`crates/frazil-convert/proto`) to the Rust that is committed beside them, with protox and
 //! prost-build: no `protoc` needed, here or by anyone who builds frazil. The tables that the text
 //! format and the bound on memory need come from the same descriptors, see [`schema`]. The page of
-//! operations in `docs/reference` is made here too, see [`reference`].
+//! operations in `docs/reference` is made here too, see [`mod@reference`].
 
 use std::fs;
 use std::path::Path;
