@@ -1,6 +1,6 @@
 //! One element at a time: the drivers that spread a scalar function over slices.
 //!
-//! The functions themselves are [`Number`]'s and [`Real`]'s methods, so
+//! The functions themselves are [`Number`]'s and [`Real`](crate::Real)'s methods, so
 //! `binary(a, b, out, &walk, Number::add)` is addition. Truth values are bytes, 0 or 1.
 
 use crate::layout::{Broadcast, Run};
