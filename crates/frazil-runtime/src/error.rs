@@ -196,6 +196,14 @@ impl Error {
                 format!("did you mean {}?", list(near))
             }
             Self::UnknownInput { inputs, .. } => format!("its inputs are {}", list(inputs)),
+            Self::InputExtent { axis: 0 | 1, .. } => {
+                "the graph was made for that size: `frazil reshape --batch dynamic --seq dynamic` \
+                 makes one for any"
+                    .into()
+            }
+            Self::Operands { name, op, .. } if op == "Slice" && name.contains("embeddings") => {
+                "the sequence is longer than the model has positions".into()
+            }
             Self::Index { what: "id", .. } => {
                 "the inputs were made with another vocabulary than the model".into()
             }

@@ -203,12 +203,16 @@ impl Features {
         }
         let width = columns[0].len() / count;
         let tensors = columns.map(|column| Tensor::from_vec([count, width], column).unwrap());
-        let info = |(name, tensor): (&str, &Tensor)| frazil::tensor::TensorInfo {
-            name: name.to_owned(),
+        Self::new(BERT.map(str::to_owned).to_vec(), tensors.to_vec())
+    }
+
+    fn new(names: Vec<String>, tensors: Vec<Tensor>) -> Self {
+        let info = |(name, tensor): (String, &Tensor)| frazil::tensor::TensorInfo {
+            name,
             dtype: tensor.dtype(),
             shape: tensor.shape().clone(),
         };
-        Self { infos: BERT.into_iter().zip(&tensors).map(info).collect(), tensors: tensors.into() }
+        Self { infos: names.into_iter().zip(&tensors).map(info).collect(), tensors }
     }
 }
 
@@ -251,6 +255,21 @@ fn squad() {
     let path = folder.join("v1.1").join(checkpoint.unwrap());
     let graph = opened(&path, None, Some("unstack:0,unstack:1"), options);
     check(graph, &features, 37, &golden, &TWO_LAYERS);
+}
+
+/// Six layers of real weights, which TensorFlow ran at length 384.
+#[test]
+fn a_real_model() {
+    let Some(folder) = shared("models/squad") else { return };
+    let io = Npz::open(folder.join("golden/first64_io.npz")).unwrap();
+    let first = |name: &str| window(&io.tensor(name).unwrap(), 0, 2);
+    let names = BERT.map(str::to_owned).to_vec();
+    let features = Features::new(names, BERT.map(first).to_vec());
+    let golden = ["start_logits", "end_logits"].map(first);
+    let options = GraphOptions { head: Some(Head::Squad), ..GraphOptions::default() };
+    let graph = opened(&folder.join("model.ckpt-2232"), None, None, options);
+    let fused = [("layer_norm", 13), ("gelu", 6), ("attention", 6)];
+    check(graph, &features, 2, &golden, &fused);
 }
 
 /// Random weights large enough that every parameter matters, and inner values of every kind.

@@ -7,7 +7,7 @@ use frazil::graph::Op;
 use frazil::ops::run::{self, run};
 use frazil::ops::verify::{self, Options, compare};
 use frazil::source::GraphOptions;
-use frazil::tensor::npy::Npz;
+use frazil::tensor::npy::{Npz, NpzWriter};
 use frazil::tensor::testing::shared;
 use frazil::tensor::{Tensor, TensorStore};
 
@@ -91,4 +91,43 @@ fn run_writes_what_it_computed() {
     assert_eq!(written.shape(), golden.shape());
     let (written, golden) = (written.to_f64().unwrap(), golden.to_f64().unwrap());
     assert!(written.iter().zip(&golden).all(|(w, g)| (w - g).abs() <= super::TOLERANCE));
+}
+
+/// What users get wrong, and what they are told.
+#[test]
+fn mistakes_are_named() {
+    let Some(folder) = shared("fixtures/classifier") else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let io = Npz::open(folder.join("test_set_io.npz")).unwrap();
+    let failure = |model: PathBuf, arrays: &[(&str, Tensor)]| {
+        let inputs = scratch.path().join("in.npz");
+        let mut file = NpzWriter::create(&inputs).unwrap();
+        for (name, tensor) in arrays {
+            file.add(name, tensor).unwrap();
+        }
+        file.finish().unwrap();
+        let outputs = scratch.path().join("out.npz");
+        let error = run(&model, &inputs, Some(&outputs), &run::Options::default()).unwrap_err();
+        assert!(!outputs.exists());
+        (error.to_string(), error.hint().unwrap_or_default())
+    };
+    let frozen = || folder.join("frozen_from_saved_model.pb");
+    let array = |name: &str| super::window(&io.tensor(name).unwrap(), 0, 1);
+    let (ids, mask, segments) = (array("input_ids"), array("input_mask"), array("segment_ids"));
+    let mut wrong = ids.values::<i32>().unwrap().into_owned();
+    wrong[5] = 838;
+    let wrong = Tensor::from_vec([1, 128], wrong).unwrap();
+    let given =
+        [("input_ids", wrong), ("input_mask", mask.clone()), ("segment_ids", segments.clone())];
+    let (error, hint) = failure(frozen(), &given);
+    assert!(error.contains("id 838 (element 5 of `input_ids_1`) is not in 0..838"), "{error}");
+    assert!(hint.contains("vocabulary"), "{hint}");
+    let given = [("input_ids", ids), ("segment_ids", segments), ("input_maks", mask)];
+    let (error, hint) = failure(frozen(), &given);
+    assert_eq!(error, "input `input_mask_1` (int32 [1, 128]) is not given");
+    assert!(hint.contains("`input_maks`"), "{hint}");
+    let Some(int8) = shared("fixtures/squad/lpot/bert_int8_lpot1.3.pb") else { return };
+    let (error, hint) = failure(int8, &given);
+    assert!(error.contains("`unstack:0`") && error.contains("(QuantizeV2)"), "{error}");
+    assert!(hint.contains("--output"), "{hint}");
 }
