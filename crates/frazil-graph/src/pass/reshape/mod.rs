@@ -65,6 +65,10 @@ pub fn reshape(graph: &mut Graph, wanted: &Reshape) -> Result<Report> {
     if *wanted == Reshape::default() {
         return Ok(report);
     }
+    if wanted.batch == Size::Known(0) || wanted.seq == Size::Known(0) {
+        let name = graph.inputs.first().map(|port| port.name.clone()).unwrap_or_default();
+        return Err(Error::Reshape { name, reason: "a size of 0 leaves nothing".to_owned() });
+    }
     let Some(leader) = leader(graph)? else {
         return Err(Error::Reshape {
             name: graph.outputs.first().map(|port| port.name.clone()).unwrap_or_default(),
@@ -244,13 +248,15 @@ impl General {
                         *rules = "batch and seq";
                     }
                     note.after = change.after;
+                    note.why = note.why.take().or(change.why);
                 }
                 None => notes.push((rule, change)),
             }
         }
         let names = notes.iter().map(|(_, note)| note.node.clone()).collect();
         for (rule, note) in notes {
-            let text = format!("{} {} -> {}", note.what, note.before, note.after);
+            let why = note.why.map(|why| format!(", because of {why}")).unwrap_or_default();
+            let text = format!("{} {} -> {}{why}", note.what, note.before, note.after);
             report.did(rule, note.node, text);
         }
         names

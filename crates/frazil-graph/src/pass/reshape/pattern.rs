@@ -31,10 +31,14 @@ impl Pattern {
         constants.collect()
     }
 
-    /// Whether the constant could be made longer along an axis.
-    pub(super) fn extends(&self, axis: usize) -> bool {
+    /// Whether the constant could be made longer along an axis; along examples, numbers that grow
+    /// must be offsets, which begin with 0.
+    pub(super) fn extends(&self, axis: usize, examples: bool) -> bool {
         match self {
-            Pattern::Uniform | Pattern::Progression { .. } => true,
+            Pattern::Uniform => true,
+            Pattern::Progression { axis: along, start, .. } => {
+                !examples || *start == 0 || axis != *along
+            }
             Pattern::Repeats(repeats) => repeats.get(axis).copied().unwrap_or(false),
         }
     }

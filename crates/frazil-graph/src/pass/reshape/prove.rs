@@ -68,6 +68,8 @@ pub(super) struct Ramp {
     pub count: Axis,
     pub stride: Dim,
     pub at: StrideAt,
+    /// Whether something else was added to it: the place within the part.
+    pub added: bool,
 }
 
 /// Where the stride of a ramp stands.
@@ -114,8 +116,11 @@ pub(super) struct Prover<'g> {
 /// More walks than any real graph needs.
 const MOST_WALKS: usize = 2000;
 
-/// Finds the changes that make the size a symbol, with the reasons, or says why there are none.
-pub(super) fn prove(graph: &Graph, question: &Question) -> Result<Vec<Edit>> {
+/// A change and, where a question was answered for it, why.
+pub(super) type Reasoned = (Edit, Option<String>);
+
+/// Finds the changes that make the size a symbol, or says why there are none.
+pub(super) fn prove(graph: &Graph, question: &Question) -> Result<Vec<Reasoned>> {
     let order = order(graph)?;
     let patterns = Pattern::all(graph, &order);
     let stacked = question.symbol == Symbol::batch();
@@ -159,14 +164,14 @@ pub(super) fn order(graph: &Graph) -> Result<Vec<NodeId>> {
 
 impl Prover<'_> {
     /// Tries the layouts of reshapes one after another, the best first.
-    fn search(self) -> Result<Vec<Edit>> {
+    fn search(self) -> Result<Vec<Reasoned>> {
         let mut choices = BTreeMap::new();
         let mut first = None;
         for _ in 0..MOST_WALKS {
             let mut walk = Self { choices: choices.clone(), ..self.clone() };
             match walk.settle() {
                 Ok(Some(unproven)) => return Err(unproven),
-                Ok(None) => return Ok(walk.edits),
+                Ok(None) => return Ok(walk.reasoned()),
                 Err(clash) => {
                     let next = walk.next_choices(&clash);
                     first.get_or_insert(clash);
@@ -179,6 +184,31 @@ impl Prover<'_> {
         }
         let clash = first.unwrap_or(Clash { node: NodeId(0), reason: String::new() });
         Err(self.explain(clash))
+    }
+
+    /// The changes, each with the first answer that led to it.
+    fn reasoned(&mut self) -> Vec<Reasoned> {
+        let edits = std::mem::take(&mut self.edits);
+        let why = |edit: &Edit| {
+            let (node, slots): (NodeId, Vec<Slot>) = match edit {
+                Edit::Input { node, dims } => (*node, (0..dims.len()).map(Slot::Input).collect()),
+                Edit::Operand { node, input, elements } => {
+                    (*node, (0..elements.len()).map(|i| Slot::Operand(*input, i)).collect())
+                }
+                Edit::Const { node, dims, .. } => {
+                    (*node, (0..dims.len()).map(Slot::Axis).collect())
+                }
+                Edit::Prefix { node, sizes } => {
+                    (*node, (0..sizes.len()).map(Slot::Weight).collect())
+                }
+            };
+            slots.into_iter().find_map(|slot| match self.ledger.because(Origin { node, slot }) {
+                Some((Answer::Size, because)) => Some(because),
+                _ => None,
+            })
+        };
+        let reasons: Vec<Option<String>> = edits.iter().map(why).collect();
+        edits.into_iter().zip(reasons).collect()
     }
 
     fn explain(&self, clash: Clash) -> Error {
@@ -289,12 +319,11 @@ impl Prover<'_> {
         self.layouts.clear();
         self.witness = Witness::default();
         self.witness.set(self.question.symbol.clone(), self.question.baked);
+        for symbol in self.ledger.symbols() {
+            self.witness.set(symbol.clone(), self.question.baked);
+        }
         for id in self.order {
             self.node = *id;
-            let known = self.ledger.symbols().cloned().collect::<Vec<_>>();
-            for symbol in known {
-                self.witness.set(symbol, self.question.baked);
-            }
             let seen = self.rule().map_err(|reason| Clash { node: *id, reason })?;
             if self.stacked {
                 for value in &seen {

@@ -4,12 +4,12 @@
 //! constant are built from it under their own names. In the end, a reshape's target with one open
 //! extent becomes a constant again, with -1 in that place.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use frazil_tensor::{DType, Shape, Tensor};
 
 use super::pattern::Pattern;
-use super::prove::Edit;
+use super::prove::{Edit, Reasoned};
 use crate::dim::show;
 use crate::op::{Binary, Cast, Op, Pack, ShapeOp, StridedSlice, Unary};
 use crate::{Dim, Error, Facts, Graph, Node, NodeId, Result, Symbol, Value, infer};
@@ -21,6 +21,8 @@ pub(super) struct Change {
     pub what: &'static str,
     pub before: String,
     pub after: String,
+    /// Why, where it did not follow from the shape alone.
+    pub why: Option<String>,
 }
 
 /// Values made so far, so that each is made once per graph.
@@ -28,14 +30,29 @@ pub(super) struct Change {
 pub(super) struct Maker {
     numbers: HashMap<(Dim, DType), Value>,
     shapes: HashMap<NodeId, NodeId>,
+    /// Shared by all who want the same number: not to be changed.
+    owned: HashSet<Value>,
+}
+
+/// The graph before the changes.
+struct Before {
+    facts: Facts,
+    /// How many inputs read each value.
+    uses: HashMap<Value, usize>,
 }
 
 /// Makes all changes. Inputs come first: sizes are read off them.
-pub(super) fn rewrite(graph: &mut Graph, edits: &[Edit], maker: &mut Maker) -> Result<Vec<Change>> {
-    let facts = infer(graph)?;
+pub(super) fn rewrite(
+    graph: &mut Graph,
+    edits: &[Reasoned],
+    maker: &mut Maker,
+) -> Result<Vec<Change>> {
+    let uses = graph.uses().into_iter().map(|(value, uses)| (value, uses.len())).collect();
+    let before = Before { facts: infer(graph)?, uses };
     let mut changes = Vec::new();
-    let is_input = |edit: &&Edit| matches!(edit, Edit::Input { .. });
-    for edit in edits.iter().filter(is_input).chain(edits.iter().filter(|e| !is_input(e))) {
+    let (inputs, others): (Vec<&Reasoned>, Vec<&Reasoned>) =
+        edits.iter().partition(|(edit, _)| matches!(edit, Edit::Input { .. }));
+    for (edit, why) in inputs.into_iter().chain(others) {
         let node = match edit {
             Edit::Input { node, .. }
             | Edit::Operand { node, .. }
@@ -43,31 +60,32 @@ pub(super) fn rewrite(graph: &mut Graph, edits: &[Edit], maker: &mut Maker) -> R
             | Edit::Prefix { node, .. } => *node,
         };
         let name = graph.node(node).name.clone();
-        let change = |what, before, after| Change { node: name, what, before, after };
+        let why = why.clone();
+        let change = |what, before, after| Change { node: name, what, before, after, why };
         match edit {
             Edit::Input { dims, .. } => {
                 let (Op::Input(input) | Op::InputWithDefault(input)) = &mut graph.node_mut(node).op
                 else {
                     continue;
                 };
-                let before = input.dims.replace(dims.clone()).unwrap_or_default();
-                changes.push(change("shape", show(&before), show(dims)));
+                let shape = input.dims.replace(dims.clone()).unwrap_or_default();
+                changes.push(change("shape", show(&shape), show(dims)));
             }
             Edit::Operand { input, elements, .. } => {
-                let before = facts[graph.node(node).inputs[*input]].elements.clone();
+                let list = before.facts[graph.node(node).inputs[*input]].elements.clone();
                 let what = word(&graph.node(node).op, *input);
-                maker.operand(graph, &facts, node, *input, elements)?;
-                changes.push(change(what, show(&before.unwrap_or_default()), show(elements)));
+                maker.operand(graph, &before, node, *input, elements)?;
+                changes.push(change(what, show(&list.unwrap_or_default()), show(elements)));
             }
             Edit::Const { dims, step, .. } => {
-                let before = facts[node.into()].dims.clone().unwrap_or_default();
+                let shape = before.facts[node.into()].dims.clone().unwrap_or_default();
                 maker.constant(graph, node, dims, step.as_ref())?;
-                changes.push(change("constant", show(&before), show(dims)));
+                changes.push(change("constant", show(&shape), show(dims)));
             }
             Edit::Prefix { sizes, .. } => {
-                let before = facts[node.into()].dims.clone().unwrap_or_default();
+                let shape = before.facts[node.into()].dims.clone().unwrap_or_default();
                 maker.prefix(graph, node, sizes)?;
-                changes.push(change("first rows", show(&before), show(sizes)));
+                changes.push(change("first rows", show(&shape), show(sizes)));
             }
         }
     }
@@ -122,21 +140,22 @@ impl Maker {
     fn operand(
         &mut self,
         graph: &mut Graph,
-        facts: &Facts,
+        before: &Before,
         reader: NodeId,
         input: usize,
         elements: &[Dim],
     ) -> Result<()> {
         let old = graph.node(reader).inputs[input];
-        let dtype = facts[old].dtype.unwrap_or(DType::I32);
-        let scalar = facts[old].rank() == Some(0);
+        let dtype = before.facts[old].dtype.unwrap_or(DType::I32);
+        let scalar = before.facts[old].rank() == Some(0);
         let name = format!("{}/{}", graph.node(reader).name, word(&graph.node(reader).op, input));
         let (op, inputs) = if scalar {
             (Op::Unary(Unary::Identity), vec![self.number(graph, &elements[0], dtype)?])
         } else {
             self.list(graph, &name, elements, dtype)?
         };
-        let shared = graph.uses().get(&old).map_or(0, Vec::len) > 1
+        let shared = before.uses.get(&old).copied() != Some(1)
+            || self.owned.contains(&old)
             || graph.outputs.iter().any(|port| port.value == old)
             || graph.op(old).is_input()
             || graph.op(old).outputs() != 1;
@@ -217,6 +236,7 @@ impl Maker {
             }
             sum.ok_or(Error::Reshape { name: dim.to_string(), reason: "is empty".to_owned() })?
         };
+        self.owned.insert(value);
         self.numbers.insert((dim.clone(), dtype), value);
         Ok(value)
     }
@@ -339,13 +359,22 @@ impl Maker {
         Ok(())
     }
 
-    /// Lets everyone who reads a weight read its first rows only.
-    fn prefix(&mut self, graph: &mut Graph, id: NodeId, sizes: &[Dim]) -> Result<()> {
+    /// Lets everyone who reads a weight read its first rows only. They are taken after the node
+    /// that reads the variable, as TF1's code does it.
+    fn prefix(&mut self, graph: &mut Graph, weight: NodeId, sizes: &[Dim]) -> Result<()> {
+        let uses = graph.uses();
+        let mut id = weight;
+        while let Some([(reader, _)]) = uses.get(&id.into()).map(Vec::as_slice)
+            && matches!(graph.node(*reader).op, Op::Unary(Unary::Identity) | Op::ReadVariable(_))
+        {
+            id = *reader;
+        }
         let name = graph.node(id).name.clone();
         let begin = vec![Dim::known(0); sizes.len()];
         let begin = self.push_list(graph, &format!("{name}/first_rows/begin"), &begin)?;
         let size = self.push_list(graph, &format!("{name}/first_rows/size"), sizes)?;
-        let slice = Node::new(format!("{name}/first_rows"), Op::Slice, vec![begin, begin, size]);
+        let slice =
+            Node::new(format!("{name}/first_rows"), Op::Slice, vec![id.into(), begin, size]);
         let slice = graph.push_fresh(slice)?;
         graph.replace_uses(id.into(), slice.into());
         graph.node_mut(slice).inputs[0] = id.into();

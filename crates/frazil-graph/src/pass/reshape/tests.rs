@@ -273,6 +273,8 @@ fn collisions_are_told_apart() {
             operand(&graph, "query/Reshape", 1),
             format!("[batch, seq, {}, {}]", sizes.n, sizes.d)
         );
+        assert_eq!(operand(&graph, "positions/Slice", 2), "[seq, -1]");
+        assert!(graph.find("positions/first_rows").is_none());
         // Back to other numbers, by way of the general graph.
         let mut fixed = before;
         let wanted = Reshape { batch: Size::Known(5), seq: Size::Known(1) };
@@ -391,7 +393,10 @@ fn a_whole_table_is_cut() {
     let report = reshape(&mut graph, &Reshape::dynamic()).unwrap();
     assert_eq!(shapes(&graph), ["[batch, seq, 16]"]);
     let note = report.done.iter().find(|note| note.node == "table").unwrap();
-    assert_eq!(note.text, "first rows [16, 16] -> [seq, -1]");
+    assert_eq!(
+        note.text,
+        "first rows [16, 16] -> [seq, -1], because of `sum`: operands must broadcast"
+    );
     // The weight that happens to be as large is whole.
     assert!(report.done.iter().all(|note| note.node != "w"));
     let error = reshape(&mut graph, &Reshape { seq: Size::Known(17), ..Reshape::default() });
@@ -452,6 +457,71 @@ fn what_cannot_be_told_is_asked() {
         error,
         "seq cannot be other than 128: `y` (Mystery): what `Mystery` makes of seq is not known"
     );
+}
+
+/// Values that differ from example to example although all inputs are the same.
+#[test]
+fn counting_examples_is_refused() {
+    for b in [1i64, 4] {
+        for way in ["range", "scaled", "one_hot", "count", "ones"] {
+            let mut build = Build::default();
+            let x = build.input("x", DType::I32, &[b as usize, 6]);
+            let (zero, one) = (build.number("zero", 0), build.number("one", 1));
+            let limit = build.number("limit", b);
+            let range = build.push("range", Op::Range, &[zero, limit, one]);
+            let axis = build.number("axis", 1);
+            let column = build.push("column", Op::ExpandDims, &[range, axis]);
+            let other = match way {
+                "range" => column,
+                "scaled" => {
+                    let twice = build.push("twice", Op::Binary(Binary::Mul), &[column, x]);
+                    build.push("negative", Op::Unary(Unary::Neg), &[twice])
+                }
+                "one_hot" => {
+                    let two = build.number("two", 2);
+                    let hot = OneHot { axis: -1 };
+                    let hot = build.push("hot", Op::OneHot(hot), &[zero, limit, two, zero]);
+                    build.push("hot/column", Op::ExpandDims, &[hot, axis])
+                }
+                "count" => {
+                    let to = DType::I32;
+                    let shape = build.push("shape", Op::Shape(ShapeOp { to }), &[x]);
+                    let at = build.list("at", &[0]);
+                    let end = build.list("end", &[1]);
+                    let first = StridedSlice { shrink_axis_mask: 1, ..Default::default() };
+                    build.push("count", Op::StridedSlice(first), &[shape, at, end, end])
+                }
+                _ => {
+                    let extents = build.list("extents", &[b, 1]);
+                    let ones = build.push("ones", Op::Fill, &[extents, one]);
+                    let axes = build.list("axes", &[0]);
+                    let kind = Reduce { kind: ReduceKind::Sum, keep_dims: true };
+                    // The sum of one for each example: the number of examples, if they are.
+                    let sum = build.push("total", Op::Reduce(kind), &[ones, axes]);
+                    build.push("total/mul", Op::Binary(Binary::Mul), &[sum, x])
+                }
+            };
+            let y = build.add("y", x, other);
+            build.output("y", y);
+            let mut graph = build.graph;
+            let wanted = Reshape { batch: Size::Dynamic, ..Reshape::default() };
+            match reshape(&mut graph, &wanted) {
+                Err(Error::Baked { size, .. }) => assert_eq!(size, "batch"),
+                Ok(_) => {
+                    // Then nothing of it may depend on the batch: it is the number that it was.
+                    let kept = match way {
+                        "range" | "scaled" => operand(&graph, "range", 1),
+                        "one_hot" => operand(&graph, "hot", 1),
+                        "ones" => operand(&graph, "ones", 0),
+                        _ => panic!("{way} at {b} was accepted"),
+                    };
+                    let number = if way == "ones" { format!("[{b}, 1]") } else { format!("[{b}]") };
+                    assert_eq!(kept, number, "{way}");
+                }
+                Err(other) => panic!("{way}: {other}"),
+            }
+        }
+    }
 }
 
 /// With one example there are several ways to read a target; the one that keeps examples apart is

@@ -7,6 +7,9 @@ use super::index;
 use crate::op::{Binary, MatMul, Op, Unary};
 use crate::{Dim, Value};
 
+/// Why a value that counts examples cannot be used.
+pub(super) const NUMBERED: &str = "the number of an example in its batch enters the result";
+
 impl Prover<'_> {
     /// Broadcasts two shapes.
     fn broadcast(&mut self, a: &[Axis], b: &[Axis]) -> Result<Vec<Axis>, String> {
@@ -42,14 +45,34 @@ impl Prover<'_> {
     }
 
     /// The ramp that the node at hand hands on or makes.
+    ///
+    /// Where examples have to stay by themselves, an operation that neither hands it on nor picks
+    /// rows by it is an error: the number of an example would enter its result.
     pub(super) fn ramp(&mut self) -> Result<Option<Ramp>, String> {
+        let made = self.handed_on();
+        let graph = self.graph;
+        let node = graph.node(self.node);
+        let picks = |input: usize| matches!(node.op, Op::Gather(_)) && input == 1;
+        let asks = matches!(node.op, Op::Shape(_) | Op::Size(_) | Op::Rank);
+        if self.stacked && made.is_none() && !asks {
+            for (input, value) in node.inputs.iter().enumerate() {
+                let ramp = &self.seen[value.node.index()][value.port as usize].ramp;
+                if ramp.as_ref().is_some_and(|ramp| self.varies(&ramp.count)) && !picks(input) {
+                    return Err(NUMBERED.to_owned());
+                }
+            }
+        }
+        Ok(made)
+    }
+
+    fn handed_on(&mut self) -> Option<Ramp> {
         let graph = self.graph;
         let node = graph.node(self.node);
         let of = |prover: &Self, input: usize| {
             let value = node.inputs[input];
             prover.seen[value.node.index()][value.port as usize].ramp.clone()
         };
-        Ok(match &node.op {
+        match &node.op {
             Op::Reshape
             | Op::ExpandDims
             | Op::Squeeze(_)
@@ -62,14 +85,20 @@ impl Prover<'_> {
                     (Some([start]), Some([limit]), Some([step])) if start.is(0) && step.is(1) => {
                         let origin = Origin { node: self.node, slot: Slot::Operand(1, 0) };
                         let count = self.open_axis(limit, origin);
-                        Some(Ramp { count, stride: Dim::known(1), at: StrideAt::Step })
+                        Some(Ramp {
+                            count,
+                            stride: Dim::known(1),
+                            at: StrideAt::Step,
+                            added: false,
+                        })
                     }
                     _ => None,
                 }
             }
             Op::Binary(Binary::Mul) => {
                 let scaled = |(from, by): (usize, usize)| {
-                    let ramp = of(self, from)?;
+                    // What was added to offsets must not be scaled with them.
+                    let ramp = of(self, from).filter(|ramp| !ramp.added)?;
                     let factor = match self.fact(node.inputs[by]).elements.as_deref() {
                         Some([factor]) => factor.clone(),
                         _ => return None,
@@ -83,17 +112,11 @@ impl Prover<'_> {
                 [(0, 1), (1, 0)].into_iter().find_map(scaled)
             }
             Op::Binary(Binary::Add) => match (of(self, 0), of(self, 1)) {
-                (Some(ramp), None) | (None, Some(ramp)) => Some(ramp),
-                (Some(a), Some(b)) if self.stacked => {
-                    if self.varies(&a.count) || self.varies(&b.count) {
-                        return Err("the number of an example is added twice".to_owned());
-                    }
-                    None
-                }
+                (Some(ramp), None) | (None, Some(ramp)) => Some(Ramp { added: true, ..ramp }),
                 _ => None,
             },
             _ => None,
-        })
+        }
     }
 
     pub(super) fn bias_add(&mut self) -> Result<Vec<Axis>, String> {

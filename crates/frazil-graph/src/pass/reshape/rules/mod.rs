@@ -167,6 +167,7 @@ impl Prover<'_> {
                 count: axes[*axis].clone(),
                 stride: Dim::known(*step),
                 at: StrideAt::Const(id),
+                added: false,
             }),
             _ => None,
         };
@@ -186,16 +187,16 @@ impl Prover<'_> {
             return vec![Atom::Symbol(self.question.symbol.clone())];
         }
         if self.question.possible.contains(&here) {
-            return vec![Atom::Symbol(self.ledger.ask(ask(Slot::Input(axis))))];
+            return vec![Atom::Symbol(self.ask(ask(Slot::Input(axis))))];
         }
         let whole = dim.is(self.question.baked);
         match (&self.graph.node(self.node).op, self.patterns.get(&self.node)) {
             (Op::Const(_), Some(Pattern::Uniform)) => self.open_axis(dim, ask(Slot::Axis(axis))),
-            (Op::Const(_), Some(pattern)) if whole && pattern.extends(axis) => {
-                vec![Atom::Symbol(self.ledger.ask(ask(Slot::Axis(axis))))]
+            (Op::Const(_), Some(pattern)) if whole && pattern.extends(axis, self.stacked) => {
+                vec![Atom::Symbol(self.ask(ask(Slot::Axis(axis))))]
             }
             (Op::Const(_) | Op::Variable(_), _) if whole && self.prefixes => {
-                vec![Atom::Symbol(self.ledger.ask(ask(Slot::Weight(axis))))]
+                vec![Atom::Symbol(self.ask(ask(Slot::Weight(axis))))]
             }
             _ => axis_of(dim),
         }
@@ -298,7 +299,7 @@ impl Prover<'_> {
         if let Some(ramp) = seen.ramp.as_ref().filter(|_| self.stacked)
             && has(&self.ledger.resolve(&ramp.count), &self.question.symbol)
         {
-            return Err("the number of an example in its batch enters the result".to_owned());
+            return Err(compute::NUMBERED.to_owned());
         }
         Ok(axes)
     }
@@ -393,7 +394,7 @@ impl Prover<'_> {
         if factor % self.question.baked != 0 {
             return plain;
         }
-        let open = Atom::Symbol(self.ledger.ask(origin));
+        let open = Atom::Symbol(self.ask(origin));
         let rest = Atom::Size(factor / self.question.baked);
         let batch = crate::Symbol::batch();
         let named = |wanted: bool| {
@@ -407,6 +408,13 @@ impl Prover<'_> {
             [named(true), vec![rest, open], named(false)].concat()
         };
         self.ledger.resolve(&axis)
+    }
+
+    /// The symbol of a question, which counts as what the size was.
+    fn ask(&mut self, origin: Origin) -> crate::Symbol {
+        let symbol = self.ledger.ask(origin);
+        self.witness.set(symbol.clone(), self.question.baked);
+        symbol
     }
 
     /// Two axes that must be one.

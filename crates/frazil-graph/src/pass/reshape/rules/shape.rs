@@ -238,7 +238,9 @@ impl Prover<'_> {
         for (i, axis) in axes.iter().enumerate() {
             let (start, size) = (&begin[i], &sizes[i]);
             let all = extent(axis).ok_or("an extent is beyond all bounds")?;
-            if start.is(0) && (size.is(-1) || *size == all) {
+            // As many as the axis has may still be as many as the size says.
+            let counted = self.is_fixed(axis) && all.as_known().is_some();
+            if start.is(0) && (size.is(-1) || (*size == all && !counted)) {
                 window.push(axis.clone());
             } else if start.is(0) && !self.is_fixed(axis) && self.as_baked(&all) == size.as_known()
             {
@@ -329,12 +331,14 @@ impl Prover<'_> {
         let from_start = cut.begin.as_ref().is_none_or(|begin| begin.is(0));
         let fixed = self.is_fixed(axis);
         let baked = self.as_baked(&all);
+        // As many as the axis has may still be as many as the size says.
+        let counted = fixed && all.as_known().is_some();
         let to_end = match &cut.end {
             None => true,
+            Some(end) if end.is(FAR) => true,
+            Some(_) if counted && from_start && cut.stride == 1 => false,
             Some(end) => {
-                let far = end.is(FAR);
-                far || *end == all
-                    || (!fixed && end.as_known().is_some() && end.as_known() == baked)
+                *end == all || (!fixed && end.as_known().is_some_and(|n| Some(n) == baked))
             }
         };
         let moved = cut.end.as_ref().filter(|end| to_end && !end.is(FAR) && **end != all);
@@ -381,6 +385,8 @@ impl Prover<'_> {
         let mut axes = self.input(0)?;
         let depth = self.extents(1)?;
         let [depth] = depth.as_slice() else { return Err("the depth is no number".to_owned()) };
+        // One example's row would be 1 where another's is 0.
+        self.whole(depth)?;
         let at = index(axis, axes.len() + 1)?;
         axes.insert(at, depth.clone());
         Ok(axes)
@@ -397,7 +403,9 @@ impl Prover<'_> {
             .zip(start.first())
             .and_then(|(limit, start)| limit.minus(start)?.over(step.first()?));
         let count = count.ok_or("how far it runs does not follow for every size")?;
-        Ok(vec![axis_of(&count)])
+        let axis = axis_of(&count);
+        self.whole(&axis)?;
+        Ok(vec![axis])
     }
 
     pub(super) fn tile(&mut self) -> Result<Vec<Axis>, String> {
