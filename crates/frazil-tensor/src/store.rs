@@ -37,3 +37,13 @@ pub trait TensorStore: Send + Sync {
         infos.binary_search_by(|info| info.name.as_str().cmp(name)).ok().map(|i| &infos[i])
     }
 }
+
+impl<S: TensorStore + ?Sized> TensorStore for &S {
+    fn infos(&self) -> &[TensorInfo] {
+        (**self).infos()
+    }
+
+    fn tensor(&self, name: &str) -> Result<Tensor, StoreError> {
+        (**self).tensor(name)
+    }
+}

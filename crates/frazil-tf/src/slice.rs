@@ -488,4 +488,22 @@ mod tests {
         covered.mark(0, 3).unwrap();
         assert!((0..300).all(|i| covered.mark(i, 1).is_none()));
     }
+
+    #[test]
+    fn what_savers_write_of_parts() {
+        let (full, slice) = TensorSlice::parse("4 10 0,2:-").unwrap();
+        assert_eq!((full, slice.to_string().as_str()), ([4, 10].into(), "[0..2, :]"));
+        for wrong in ["", "4 10", "4 10 0,2", "4 10 3,2:-", "4 x 0,2:-", "4 10 0,2:0", " -"] {
+            assert!(TensorSlice::parse(wrong).is_none(), "{wrong}");
+        }
+        let whole = Tensor::from_vec([2, 2, 3], (0..12).collect::<Vec<i32>>()).unwrap();
+        let (_, slice) = TensorSlice::parse("2 2 3 -:1,1:0,2").unwrap();
+        assert_eq!(slice.shape(whole.shape()), Some([2, 1, 2].into()));
+        let part = slice.cut("w", &whole).unwrap();
+        assert_eq!(&*part.values::<i32>().unwrap(), &[3, 4, 9, 10]);
+        let (_, all) = TensorSlice::parse("2 2 3 -:0,2:-").unwrap();
+        assert_eq!(all.cut("w", &whole).unwrap(), whole);
+        let flat = whole.reshape([12]).unwrap();
+        assert!(matches!(slice.cut("w", &flat), Err(Error::SliceOutside { .. })));
+    }
 }

@@ -11,8 +11,9 @@ use frazil_tensor::{DType, Tensor};
 
 use crate::Result;
 
-/// A predicate is not followed further than this.
-const DEEPEST: usize = 64;
+/// With more decisions than this, control inputs are left alone: telling which of them matter
+/// would take too long, and no model has so many.
+const MOST_DECISIONS: usize = 256;
 
 /// Decides every conditional whose predicate is known, and says so in `notes`.
 pub(super) fn resolve(graph: &mut Graph, notes: &mut Vec<String>) -> Result<()> {
@@ -20,13 +21,22 @@ pub(super) fn resolve(graph: &mut Graph, notes: &mut Vec<String>) -> Result<()> 
     let (mut decided, mut removed) = (0usize, 0usize);
     loop {
         // Each round decides at least one Switch for good, so it ends.
+        let truths = truths(graph)?;
         let taken: BTreeMap<NodeId, bool> = graph
             .nodes()
             .filter(|(_, node)| is_switch(&node.op) && node.inputs.len() == 2)
-            .filter_map(|(id, node)| Some((id, truth(graph, node.inputs[1], &mut defaults, 0)?)))
+            .filter_map(|(id, node)| Some((id, truths[node.inputs[1].node.index()]?)))
             .collect();
         if taken.is_empty() {
             break;
+        }
+        let predicates = taken.keys().map(|&id| graph.node(id).inputs[1].node);
+        let above = graph.ancestors(predicates);
+        for (id, node) in graph.nodes() {
+            let is_default = matches!(node.op, Op::InputWithDefault(_));
+            if is_default && above[id.index()] && truths[id.index()].is_some() {
+                defaults.insert(node.name.clone());
+            }
         }
         decided += taken.len();
         removed += take(graph, &taken)?;
@@ -43,34 +53,26 @@ pub(super) fn resolve(graph: &mut Graph, notes: &mut Vec<String>) -> Result<()> 
     Ok(())
 }
 
-/// The value of a predicate, where it is known. Inputs whose default it rests on are listed.
-fn truth(
-    graph: &Graph,
-    value: Value,
-    defaults: &mut BTreeSet<String>,
-    depth: usize,
-) -> Option<bool> {
-    if depth > DEEPEST {
-        return None;
+/// The truth values that are known, by node. Inputs with a default are taken to have it.
+fn truths(graph: &Graph) -> Result<Vec<Option<bool>>> {
+    let mut truths: Vec<Option<bool>> = vec![None; graph.len()];
+    for id in graph.topological()? {
+        let node = graph.node(id);
+        let operand = |i: usize| truths[node.inputs.get(i)?.node.index()];
+        truths[id.index()] = match &node.op {
+            Op::Const(op) if op.value.dtype() == DType::Bool && op.value.elements() == 1 => {
+                op.value.bytes().ok().and_then(|bytes| bytes.first().map(|&byte| byte != 0))
+            }
+            Op::Unary(Unary::Identity | Unary::StopGradient) | Op::InputWithDefault(_) => {
+                operand(0)
+            }
+            Op::Unary(Unary::Not) => operand(0).map(|value| !value),
+            Op::Binary(Binary::And) => operand(0).zip(operand(1)).map(|(a, b)| a && b),
+            Op::Binary(Binary::Or) => operand(0).zip(operand(1)).map(|(a, b)| a || b),
+            _ => None,
+        };
     }
-    let node = graph.node(value.node);
-    let operand =
-        |i: usize, defaults: &mut _| truth(graph, *node.inputs.get(i)?, defaults, depth + 1);
-    match &node.op {
-        Op::Const(op) if op.value.dtype() == DType::Bool && op.value.elements() == 1 => {
-            op.value.bytes().ok()?.first().map(|&byte| byte != 0)
-        }
-        Op::Unary(Unary::Identity | Unary::StopGradient) => operand(0, defaults),
-        Op::Unary(Unary::Not) => operand(0, defaults).map(|value| !value),
-        Op::Binary(Binary::And) => Some(operand(0, defaults)? && operand(1, defaults)?),
-        Op::Binary(Binary::Or) => Some(operand(0, defaults)? || operand(1, defaults)?),
-        Op::InputWithDefault(_) => {
-            let value = operand(0, defaults)?;
-            defaults.insert(node.name.clone());
-            Some(value)
-        }
-        _ => None,
-    }
+    Ok(truths)
 }
 
 fn foreign(op: &Op) -> &str {
@@ -114,8 +116,10 @@ fn take(graph: &mut Graph, taken: &BTreeMap<NodeId, bool>) -> Result<usize> {
             merges.push((id, live));
         }
     }
+    let read: HashSet<Value> =
+        graph.nodes().flat_map(|(_, node)| node.inputs.iter().copied()).collect();
     for (id, live) in merges {
-        merge(graph, id, &live)?;
+        merge(graph, id, &live, read.contains(&Value { node: id, port: 1 }))?;
     }
     for (&id, &port) in taken {
         if dead[id.index()] {
@@ -134,8 +138,8 @@ fn take(graph: &mut Graph, taken: &BTreeMap<NodeId, bool>) -> Result<usize> {
     Ok(keep.iter().filter(|keep| !**keep).count())
 }
 
-/// Leaves a Merge only the inputs that can arrive.
-fn merge(graph: &mut Graph, id: NodeId, live: &[usize]) -> Result<()> {
+/// Leaves a Merge only the inputs that can arrive. Its second output tells which one did.
+fn merge(graph: &mut Graph, id: NodeId, live: &[usize], is_second_read: bool) -> Result<()> {
     let inputs: Vec<Value> = live.iter().map(|&i| graph.node(id).inputs[i]).collect();
     let node = graph.node_mut(id);
     node.inputs = inputs;
@@ -148,7 +152,7 @@ fn merge(graph: &mut Graph, id: NodeId, live: &[usize]) -> Result<()> {
     node.op = Op::Unary(Unary::Identity);
     let second = Value { node: id, port: 1 };
     let name = format!("{}/value_index", node.name);
-    if graph.uses().contains_key(&second) {
+    if is_second_read {
         let index = Tensor::from_vec([], vec![index as i32])?;
         let index = graph.push_fresh(Node::new(name, Op::constant(index), vec![]))?;
         graph.replace_uses(second, index.into());
@@ -181,6 +185,9 @@ fn dead_nodes(graph: &Graph, taken: &BTreeMap<NodeId, bool>) -> Result<Vec<bool>
 /// that nobody takes: they change no value. Those that write state stay, and those that decide
 /// on which branch of a conditional a node is.
 pub(super) fn drop_checks(graph: &mut Graph) -> Result<()> {
+    if graph.nodes().filter(|(_, node)| is_switch(&node.op)).count() > MOST_DECISIONS {
+        return Ok(());
+    }
     let order = graph.topological()?;
     let mut acts = vec![false; graph.len()];
     let mut branches: Vec<Branches> = vec![Branches::new(); graph.len()];

@@ -29,12 +29,12 @@ const TARGET: &str = "TensorFlow";
 pub fn export(graph: &Graph, library: Option<&FunctionDefLibrary>) -> Result<GraphDef> {
     let is_foreign = |node: &Node| matches!(node.op, Op::Foreign(_));
     if graph.nodes().all(|(_, node)| is_foreign(node)) {
-        let writer = Writer { graph, facts: None };
+        let writer = Writer { graph, facts: None, handles: Vec::new() };
         let node = graph.ids().map(|id| writer.node(id)).collect::<Result<_>>()?;
         return Ok(GraphDef { node, library: library.cloned(), ..GraphDef::default() });
     }
     let graph = &*lowered(graph)?;
-    let writer = Writer { graph, facts: Some(&infer(graph)?) };
+    let writer = Writer { graph, facts: Some(&infer(graph)?), handles: handles(graph)? };
     let order = graph.topological()?;
     let node = order.into_iter().map(|id| writer.node(id)).collect::<Result<Vec<_>>>()?;
     let library = library.and_then(|library| referred(library, &node));
@@ -43,17 +43,68 @@ pub fn export(graph: &Graph, library: Option<&FunctionDefLibrary>) -> Result<Gra
 
 /// The graph with what TensorFlow has not in one piece expanded.
 pub(super) fn lowered(graph: &Graph) -> Result<Cow<'_, Graph>> {
-    if graph.nodes().all(|(_, node)| has_equivalent(&node.op)) {
+    let is_plain = |node: &Node| has_equivalent(&node.op) && !passes_handle(&node.op);
+    if graph.nodes().all(|(_, node)| is_plain(node)) {
         return Ok(Cow::Borrowed(graph));
     }
     let mut lowered = graph.clone();
-    pass::lower(&mut lowered, &has_equivalent)?;
+    settle_handles(&mut lowered)?;
+    if !graph.nodes().all(|(_, node)| has_equivalent(&node.op)) {
+        pass::lower(&mut lowered, &has_equivalent)?;
+    }
     Ok(Cow::Owned(lowered))
 }
 
-/// One node of a graph without fused operations, as TensorFlow has it.
-pub(super) fn node(graph: &Graph, facts: &Facts, id: NodeId) -> Result<NodeDef> {
-    Writer { graph, facts: Some(facts) }.node(id)
+/// Whether a foreign node passes on the handle of a variable on a branch or into a loop.
+fn passes_handle(op: &Op) -> bool {
+    let Op::Foreign(op) = op else { return false };
+    let is_handle = op.attrs.get("T") == Some(&Attr::Type("DT_RESOURCE".to_owned()));
+    is_handle
+        && matches!(
+            op.op.as_str(),
+            "Switch" | "Merge" | "Enter" | "Exit" | "NextIteration" | "Identity"
+        )
+}
+
+/// Where a variable was frozen, what passed its handle on passes on the value now.
+fn settle_handles(graph: &mut Graph) -> Result<()> {
+    // The type of each node's first output, where it is known to be that of a frozen variable.
+    let mut types: Vec<Option<DType>> = vec![None; graph.len()];
+    for id in graph.topological()? {
+        let node = graph.node(id);
+        let found = match (&node.op, node.inputs.first()) {
+            (Op::Const(constant), _) => Some(constant.value.dtype()),
+            (Op::Unary(Unary::Identity), Some(source)) => types[source.node.index()],
+            (op, Some(source)) if passes_handle(op) => types[source.node.index()],
+            _ => None,
+        };
+        types[id.index()] = found;
+        if !passes_handle(&node.op) {
+            continue;
+        }
+        if let (Some(found), Op::Foreign(op)) = (found, &mut graph.node_mut(id).op) {
+            op.attrs.remove("_output_shapes");
+            let name = dtype::name(dtype::to_proto(found) as i32);
+            op.attrs.insert("T".to_owned(), Attr::Type(name));
+            let values = if op.op == "Switch" { 2 } else { 1 };
+            for output in op.outputs.iter_mut().take(values) {
+                output.dtype = Some(found);
+                output.dims = None;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// TensorFlow's names for the operations of a graph without fused ones, by node; ours where a node
+/// could not be written.
+pub(super) fn op_names(graph: &Graph, facts: &Facts) -> Result<Vec<String>> {
+    let writer = Writer { graph, facts: Some(facts), handles: handles(graph)? };
+    let name = |id| match writer.node(id) {
+        Ok(written) => written.op,
+        Err(_) => graph.node(id).op.to_string(),
+    };
+    Ok(graph.ids().map(name).collect())
 }
 
 /// Whether TensorFlow has this operation in one piece.
@@ -107,6 +158,8 @@ struct Writer<'a> {
     graph: &'a Graph,
     /// Not needed where all nodes are foreign.
     facts: Option<&'a Facts>,
+    /// Which nodes give handles.
+    handles: Vec<bool>,
 }
 
 /// A node's attributes in the making.
@@ -394,6 +447,12 @@ impl Writer<'_> {
         known.map_or_else(|| self.input_type(node, 0), Ok)
     }
 
+    /// Whether a node passes the handle of a variable on.
+    fn is_handle(&self, node: &Node) -> bool {
+        let source = node.inputs.first();
+        source.is_some_and(|value| self.handles.get(value.node.index()) == Some(&true))
+    }
+
     fn must_be(&self, node: &Node, i: usize, wanted: DType) -> Result<()> {
         match self.input_type(node, i)? {
             found if found == wanted => Ok(()),
@@ -405,20 +464,20 @@ impl Writer<'_> {
             }),
         }
     }
+}
 
-    /// Whether a node passes the handle of a variable on.
-    fn is_handle(&self, node: &Node) -> bool {
-        let mut value = node.inputs.first().copied();
-        for _ in 0..self.graph.len() {
-            let Some(source) = value.map(|value| self.graph.node(value.node)) else { break };
-            match &source.op {
-                Op::Variable(variable) => return variable.resource,
-                Op::Unary(Unary::Identity) => value = source.inputs.first().copied(),
-                _ => break,
-            }
-        }
-        false
+/// Which nodes give the handle of a variable, itself or passed on.
+fn handles(graph: &Graph) -> Result<Vec<bool>> {
+    let mut handles = vec![false; graph.len()];
+    for id in graph.topological()? {
+        let node = graph.node(id);
+        handles[id.index()] = match (&node.op, node.inputs.first()) {
+            (Op::Variable(variable), _) => variable.resource,
+            (Op::Unary(Unary::Identity), Some(source)) => handles[source.node.index()],
+            _ => false,
+        };
     }
+    Ok(handles)
 }
 
 const RESOURCE: i32 = frazil_tf::proto::DataType::DtResource as i32;
@@ -546,5 +605,66 @@ fn reduce(kind: ReduceKind) -> &'static str {
         ReduceKind::Prod => "Prod",
         ReduceKind::All => "All",
         ReduceKind::Any => "Any",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frazil_tensor::{StoreError, Tensor, TensorInfo, TensorStore};
+    use frazil_tf::pbtxt;
+
+    use super::*;
+    use crate::tf::{ImportOptions, import};
+
+    struct Weights(TensorInfo);
+
+    impl TensorStore for Weights {
+        fn infos(&self) -> &[TensorInfo] {
+            std::slice::from_ref(&self.0)
+        }
+
+        fn tensor(&self, _: &str) -> Result<Tensor, StoreError> {
+            Ok(Tensor::from_vec([2], vec![1f32, 2.0])?)
+        }
+    }
+
+    #[test]
+    fn a_frozen_variable_on_a_branch_is_a_value() {
+        let text = r#"
+            node { name: "p" op: "Placeholder" attr { key: "dtype" value { type: DT_BOOL } } }
+            node { name: "v" op: "VarHandleOp" attr { key: "dtype" value { type: DT_FLOAT } }
+                attr { key: "shape" value { shape { dim { size: 2 } } } } }
+            node { name: "s" op: "Switch" input: "v" input: "p"
+                attr { key: "T" value { type: DT_RESOURCE } } }
+            node { name: "r" op: "ReadVariableOp" input: "s:1"
+                attr { key: "dtype" value { type: DT_FLOAT } } }
+            node { name: "y" op: "Neg" input: "r" attr { key: "T" value { type: DT_FLOAT } } }"#;
+        let def = pbtxt::parse(text).unwrap();
+        let mut graph = import(&def, &ImportOptions::default()).unwrap().graph;
+        let info = TensorInfo { name: "v".into(), dtype: DType::F32, shape: [2].into() };
+        pass::freeze(&mut graph, &Weights(info)).unwrap();
+        let written = export(&graph, None).unwrap();
+        let kind = |name: &str| {
+            let node = written.node.iter().find(|node| node.name == name).unwrap();
+            let t = node.attr.get("T").and_then(|attr| attr.value.clone());
+            (node.op.clone(), t)
+        };
+        let float = Some(attr_value::Value::Type(1));
+        assert_eq!(kind("v").0, "Const");
+        assert_eq!(kind("s"), ("Switch".to_owned(), float.clone()));
+        assert_eq!(kind("r"), ("Identity".to_owned(), float.clone()));
+        assert_eq!(kind("y"), ("Neg".to_owned(), float));
+    }
+
+    #[test]
+    fn unknown_types_are_named() {
+        let text = r#"
+            node { name: "odd" op: "Odd" }
+            node { name: "y" op: "Neg" input: "odd" }"#;
+        let def = pbtxt::parse(text).unwrap();
+        let graph = import(&def, &ImportOptions::default()).unwrap().graph;
+        let error = export(&graph, None).unwrap_err().to_string();
+        let wanted = "the type of `odd` is not known, and TensorFlow needs it to write `y` (Neg)";
+        assert_eq!(error, wanted);
     }
 }

@@ -176,6 +176,9 @@ impl<'a> Handles<'a> {
     }
 }
 
+/// Between a reader and its variables lie no more nodes.
+const MOST_STEPS: usize = 1000;
+
 /// From a reader up to the variables: the nodes on the way, and the variables.
 fn follow<'a>(
     reader: &NodeDef,
@@ -192,7 +195,7 @@ fn follow<'a>(
             Some(node) if node.op == "VarHandleOp" => {
                 variables.insert(node.name.as_str());
             }
-            Some(node) if passes_on(&node.op) => {
+            Some(node) if passes_on(&node.op) && on_the_way.len() < MOST_STEPS => {
                 if on_the_way.insert(node.name.as_str()) {
                     stack.push(source(node, 0));
                     if node.op == "Merge" {

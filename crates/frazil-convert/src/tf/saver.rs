@@ -13,6 +13,9 @@ use frazil_tf::slice::TensorSlice;
 
 use crate::tf::import::split;
 
+/// Between a variable and who assigns it, or a tensor and where it goes, lie no more nodes.
+const MOST_STEPS: usize = 64;
+
 /// Where the value of a variable comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
@@ -82,7 +85,7 @@ impl<'a> Nodes<'a> {
     /// The variable that is behind input `i` of a node.
     pub(super) fn variable(&self, node: &NodeDef, i: usize) -> Option<&'a NodeDef> {
         let (mut source, _) = self.source(node, i)?;
-        for _ in 0..self.0.len() {
+        for _ in 0..MOST_STEPS {
             match source.op.as_str() {
                 "Variable" | "VariableV2" | "VarHandleOp" => return Some(source),
                 "Identity" | "Enter" | "RefEnter" | "RefIdentity" | "Switch" | "RefSwitch" => {
@@ -98,7 +101,7 @@ impl<'a> Nodes<'a> {
     fn restores(&self, assign: &NodeDef) -> Option<(String, Source)> {
         let variable = self.variable(assign, 0)?.name.clone();
         let (mut value, mut port) = self.source(assign, 1)?;
-        for _ in 0..self.0.len() {
+        for _ in 0..MOST_STEPS {
             if !matches!(value.op.as_str(), "Identity" | "Reshape" | "Cast") {
                 break;
             }
@@ -121,15 +124,15 @@ impl<'a> Nodes<'a> {
 }
 
 /// A checkpoint's tensors by the variables of a graph.
-pub struct Variables<'a> {
-    checkpoint: &'a dyn TensorStore,
+pub struct Variables<S> {
+    checkpoint: S,
     sources: BTreeMap<String, Source>,
     infos: Vec<TensorInfo>,
 }
 
-impl<'a> Variables<'a> {
+impl<S: TensorStore> Variables<S> {
     /// The variables that `sources` names, as far as the checkpoint has their tensors.
-    pub fn new(checkpoint: &'a dyn TensorStore, sources: BTreeMap<String, Source>) -> Self {
+    pub fn new(checkpoint: S, sources: BTreeMap<String, Source>) -> Self {
         let infos = sources
             .iter()
             .filter_map(|(name, source)| {
@@ -143,9 +146,19 @@ impl<'a> Variables<'a> {
             .collect();
         Self { checkpoint, sources, infos }
     }
+
+    /// Those that a saver restores, and by their own names all that it does not.
+    pub fn of(def: &GraphDef, saver: &SaverDef, checkpoint: S) -> Self {
+        let mut sources = restored(def, saver);
+        for info in checkpoint.infos() {
+            let by_name = || Source { key: info.name.clone(), slice: None };
+            sources.entry(info.name.clone()).or_insert_with(by_name);
+        }
+        Self::new(checkpoint, sources)
+    }
 }
 
-impl TensorStore for Variables<'_> {
+impl<S: TensorStore> TensorStore for Variables<S> {
     fn infos(&self) -> &[TensorInfo] {
         &self.infos
     }
@@ -195,5 +208,69 @@ impl TensorStore for Overlay<'_> {
             Some(tensor) => Ok(tensor.clone()),
             None => self.below.tensor(name),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use frazil_tensor::Shape;
+    use frazil_tf::pbtxt;
+
+    /// A checkpoint with `w: [3, 2]`.
+    struct Weights(Vec<TensorInfo>);
+
+    impl TensorStore for Weights {
+        fn infos(&self) -> &[TensorInfo] {
+            &self.0
+        }
+
+        fn tensor(&self, _: &str) -> Result<Tensor, StoreError> {
+            Ok(Tensor::from_vec([3, 2], vec![0f32, 1., 2., 3., 4., 5.])?)
+        }
+    }
+
+    fn weights() -> Weights {
+        let (name, dtype) = ("w".to_owned(), frazil_tensor::DType::F32);
+        Weights(vec![TensorInfo { name, dtype, shape: [3, 2].into() }])
+    }
+
+    fn texts(name: &str, list: [&str; 2]) -> String {
+        format!(
+            r#"node {{ name: "{name}" op: "Const" attr {{ key: "dtype" value {{ type: DT_STRING }} }}
+            attr {{ key: "value" value {{ tensor {{ dtype: DT_STRING
+            tensor_shape {{ dim {{ size: 2 }} }} string_val: "{}" string_val: "{}" }} }} }} }}"#,
+            list[0], list[1]
+        )
+    }
+
+    #[test]
+    fn parts_and_other_names() {
+        let text = format!(
+            r#"{} {}
+            node {{ name: "a" op: "VariableV2" }} node {{ name: "h" op: "VarHandleOp" }}
+            node {{ name: "r" op: "RestoreV2" input: "p" input: "names" input: "slices" }}
+            node {{ name: "sa" op: "Assign" input: "a" input: "r" }}
+            node {{ name: "i" op: "Identity" input: "r:1" }}
+            node {{ name: "sh" op: "AssignVariableOp" input: "h" input: "i" }}
+            node {{ name: "all" op: "NoOp" input: "^sa" input: "^sh" }}"#,
+            texts("names", ["w", "w"]),
+            texts("slices", ["3 2 1,2:-", ""])
+        );
+        let def: GraphDef = pbtxt::parse(&text).unwrap();
+        let saver = SaverDef { restore_op_name: "all".into(), ..SaverDef::default() };
+        let sources = restored(&def, &saver);
+        assert_eq!(sources["h"], Source { key: "w".into(), slice: None });
+        let store = Variables::new(weights(), sources);
+        assert_eq!(store.info("a").unwrap().shape, Shape::from([2, 2]));
+        let part = store.tensor("a").unwrap();
+        assert_eq!(&*part.values::<f32>().unwrap(), &[2., 3., 4., 5.]);
+        assert!(store.info("w").is_none() && store.tensor("x").is_err());
+        // By name where the saver says nothing.
+        let store = Variables::of(&def, &saver, weights());
+        let names: Vec<&str> = store.infos().iter().map(|info| info.name.as_str()).collect();
+        assert_eq!(names, ["a", "h", "w"]);
+        let none = SaverDef { restore_op_name: "nowhere".into(), ..SaverDef::default() };
+        assert!(restored(&def, &none).is_empty());
     }
 }

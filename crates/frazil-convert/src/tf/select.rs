@@ -8,10 +8,16 @@ use frazil_tensor::Tensor;
 
 use crate::Result;
 
+const MOST_ROUNDS: usize = 16;
+
 /// Turns every old `Select` whose ranks are known into ours.
 pub(super) fn settle(graph: &mut Graph) -> Result<()> {
-    // What one of them gives may tell the ranks of the next.
-    while settle_some(graph)? {}
+    // What one of them gives may tell the ranks of the next; chains of them are short.
+    for _ in 0..MOST_ROUNDS {
+        if !settle_some(graph)? {
+            break;
+        }
+    }
     Ok(())
 }
 

@@ -9,9 +9,8 @@ mod adapt;
 
 use frazil_graph::{Facts, Graph, Node, NodeId, Op, infer};
 use frazil_tensor::DType;
-use frazil_tf::proto::NodeDef;
 
-use crate::tf::export::{self, lowered};
+use crate::tf::export::{lowered, op_names};
 use crate::{Error, Refusal, Result};
 
 pub use adapt::adapt;
@@ -77,16 +76,10 @@ const SKIPPED: [&str; 2] = ["NoOp", "Assert"];
 pub fn check(graph: &Graph) -> Result<Vec<Refusal>> {
     let graph = lowered(graph)?;
     let facts = infer(&graph)?;
+    let ops = op_names(&graph, &facts)?;
     let checker = Checker { graph: &graph, facts, literal: literals(&graph)? };
-    let mut offences = Vec::new();
-    for id in graph.topological()? {
-        let written = match graph.node(id).op {
-            Op::Foreign(_) => None,
-            _ => Some(export::node(&graph, &checker.facts, id)?),
-        };
-        offences.extend(checker.node(id, written.as_ref()));
-    }
-    Ok(offences)
+    let order = graph.topological()?;
+    Ok(order.into_iter().flat_map(|id| checker.node(id, &ops[id.index()])).collect())
 }
 
 /// [`check`], as an error that lists the offences.
@@ -121,21 +114,17 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// `written` is the node as TensorFlow has it; `None` for a foreign one.
-    fn node(&self, id: NodeId, written: Option<&NodeDef>) -> Vec<Refusal> {
+    /// `op` is the operation by TensorFlow's name.
+    fn node(&self, id: NodeId, op: &str) -> Vec<Refusal> {
         let node = self.graph.node(id);
-        let op = match &node.op {
-            Op::Foreign(op) => op.op.clone(),
-            _ => written.map(|written| written.op.clone()).unwrap_or_default(),
-        };
         let mut reasons = Vec::new();
         if matches!(node.op, Op::Variable(_) | Op::ReadVariable(_)) {
             reasons.push("it is a variable; freeze the graph".to_owned());
         } else if matches!(node.op, Op::InputWithDefault(_)) {
             reasons.push("inputs with a default are not known".to_owned());
-        } else if !KNOWN.contains(&op.as_str()) {
+        } else if !KNOWN.contains(&op) {
             reasons.push("the operation is not known".to_owned());
-        } else if PASSED_OVER.contains(&op.as_str()) {
+        } else if PASSED_OVER.contains(&op) {
             reasons.push("it is read as the identity".to_owned());
         }
         if let Some(word) = SKIPPED.iter().find(|word| node.name.contains(**word)) {
@@ -144,7 +133,7 @@ impl Checker<'_> {
         self.types(id, node, &mut reasons);
         self.operands(node, &mut reasons);
         self.particulars(node, &mut reasons);
-        let offence = |reason| Refusal { node: node.name.clone(), op: op.clone(), reason };
+        let offence = |reason| Refusal { node: node.name.clone(), op: op.to_owned(), reason };
         reasons.into_iter().map(offence).collect()
     }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use frazil_bert::build;
 use frazil_bert::names::Mapped;
+use frazil_convert::tf::saver::Variables;
 use frazil_convert::tf::{self, ImportOptions};
 use frazil_convert::{onnx, openvino};
 use frazil_graph::{Graph, Value};
@@ -123,14 +124,22 @@ fn read(def: GraphDef, options: &GraphOptions) -> Result<Loaded> {
 
 fn from_meta(located: &Located, options: &GraphOptions) -> Result<Loaded> {
     let meta = meta_graph::read(&located.path)?;
-    let mut loaded = read(meta.graph_def.unwrap_or_default(), options)?;
+    let mut loaded = read(meta.graph_def.clone().unwrap_or_default(), options)?;
     if loaded.weights.is_none()
         && let Some(prefix) = checkpoint_of_meta(&located.path)
     {
         loaded.notes.push(format!("values from the checkpoint `{}`", prefix.display()));
-        loaded.weights = Some(Box::new(open_checkpoint(&prefix, options)?));
+        loaded.weights = Some(restored(&meta, open_checkpoint(&prefix, options)?));
     }
     Ok(loaded)
+}
+
+/// A checkpoint's tensors by the variables that the MetaGraph's saver restores them into.
+fn restored(meta: &MetaGraphDef, checkpoint: Checkpoint) -> Box<dyn TensorStore> {
+    match (&meta.graph_def, &meta.saver_def) {
+        (Some(def), Some(saver)) => Box::new(Variables::of(def, saver, checkpoint)),
+        _ => Box::new(checkpoint),
+    }
 }
 
 fn open_checkpoint(prefix: &Path, options: &GraphOptions) -> Result<Checkpoint> {
@@ -147,7 +156,7 @@ fn from_saved_model(located: &Located, options: &GraphOptions) -> Result<Loaded>
     let mut loaded = read(meta.graph_def.clone().unwrap_or_default(), options)?;
     let prefix = model.variables_prefix();
     if loaded.weights.is_none() && bundle::index_path(&prefix).is_file() {
-        loaded.weights = Some(Box::new(open_checkpoint(&prefix, options)?));
+        loaded.weights = Some(restored(meta, open_checkpoint(&prefix, options)?));
     }
     if let Some((key, signature)) = signature(meta, options)? {
         loaded.notes.push(format!("the ends are those of the signature `{key}`"));
