@@ -70,6 +70,10 @@ impl Inference {
     }
 
     fn node(&mut self, node: &Node) -> Ruled {
+        // What is foreign follows from nothing; and the head of a loop comes before what it reads.
+        if let Op::Foreign(_) = node.op {
+            return self.rule(node, Vec::new());
+        }
         let inputs: Vec<Fact> = node.inputs.iter().map(|&value| self.fact(value).clone()).collect();
         self.rule(node, inputs)
     }
