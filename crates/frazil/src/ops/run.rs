@@ -78,7 +78,7 @@ pub fn run(
     let start = Instant::now();
     let opened = open_graph(model, &options.graph)?;
     let (mut graph, mut notes) = (opened.graph, opened.notes);
-    notes.extend(prepare(&mut graph)?);
+    notes.extend(dropout_note(&opened.passes));
     let roles = role::roles(&graph)?;
     let (fed, assigned) = role::assign(&roles, &given, &Default::default())?;
     notes.extend(assigned);
@@ -122,11 +122,10 @@ pub fn run(
     Ok((report, found))
 }
 
-/// Makes a training graph one that can run: dropout goes. Returns what to say of it.
-pub(crate) fn prepare(graph: &mut Graph) -> Result<Option<String>> {
-    let report = pass::remove_dropout(graph)?;
-    let count = report.done.len();
-    Ok((count > 0).then(|| format!("{count} dropouts of the training graph were taken out")))
+/// What to say of a training graph that was opened: its dropout is gone.
+pub(crate) fn dropout_note(passes: &pass::Report) -> Option<String> {
+    let count = passes.count("dropout");
+    (count > 0).then(|| format!("{count} dropouts of the training graph were taken out"))
 }
 
 /// The inputs as they are, or cut into batches of the size that the graph is made for.

@@ -27,9 +27,7 @@ const BERT: [&str; 3] = ["input_ids", "input_mask", "segment_ids"];
 
 fn opened(path: &Path, input: Option<&str>, output: Option<&str>, more: GraphOptions) -> Graph {
     let cut = CutSpec::parse(&CutTexts { input, output, ..CutTexts::default() }).unwrap();
-    let mut graph = open_graph(path, &GraphOptions { cut, ..more }).unwrap().graph;
-    pass::remove_dropout(&mut graph).unwrap();
-    graph
+    open_graph(path, &GraphOptions { cut, ..more }).unwrap().graph
 }
 
 fn cut(path: &Path, input: Option<&str>, output: &str) -> Graph {

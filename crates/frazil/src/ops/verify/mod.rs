@@ -16,7 +16,7 @@ use frazil_tensor::npy::Npz;
 use serde::Serialize;
 
 use super::role::{self, InputRole};
-use super::run::{batches, prepare};
+use super::run::{batches, dropout_note};
 use crate::source::{GraphOptions, open_graph};
 use crate::{Error, Result};
 
@@ -110,7 +110,7 @@ pub fn verify(
     let mut graphs = Vec::new();
     for (path, how) in [(a, &options.a), (b, &options.b)] {
         let mut opened = open_graph(path, how)?;
-        opened.notes.extend(prepare(&mut opened.graph)?);
+        opened.notes.extend(dropout_note(&opened.passes));
         sides.push(Side {
             path: path.to_path_buf(),
             kind: opened.located.kind.describe().to_owned(),
