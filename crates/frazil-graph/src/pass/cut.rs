@@ -70,6 +70,7 @@ pub fn cut(graph: &mut Graph, inputs: &[NewInput], outputs: &[Port]) -> Result<R
     if gone > 0 {
         report.did("prune", "", format!("{gone} nodes that no output needs are left out"));
     }
+    debug_assert!(graph.check().is_ok(), "{:?}", graph.check());
     Ok(report)
 }
 

@@ -41,6 +41,7 @@ pub fn fold(graph: &mut Graph) -> Result<Report> {
     if !graph.outputs.is_empty() {
         graph.prune();
     }
+    debug_assert!(graph.check().is_ok(), "{:?}", graph.check());
     Ok(report)
 }
 

@@ -42,5 +42,6 @@ pub fn freeze(graph: &mut Graph, weights: &dyn TensorStore) -> Result<Report> {
         };
         graph.node_mut(id).op = op;
     }
+    debug_assert!(graph.check().is_ok(), "{:?}", graph.check());
     Ok(report)
 }
