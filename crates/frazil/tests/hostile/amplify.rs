@@ -70,6 +70,20 @@ pub fn binary_of_empty_nodes() -> Vec<u8> {
     [0x0a, 0x00].repeat(MANY * 10)
 }
 
+/// A model whose graph is nothing but nodes without names.
+pub fn onnx_of_empty_nodes() -> Vec<u8> {
+    let nodes = binary_of_empty_nodes();
+    let mut file = vec![0x3a];
+    let mut length = nodes.len();
+    while length >= 0x80 {
+        file.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    file.push(length as u8);
+    file.extend_from_slice(&nodes);
+    file
+}
+
 pub fn text_of_empty_nodes() -> Vec<u8> {
     b"node{}".repeat(MANY * 5)
 }

@@ -47,6 +47,7 @@ impl Seeds {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         seeds.add_folder(&root.join("frazil-tf/tests/fixtures"));
         seeds.add_folder(&root.join("frazil-tensor/tests/fixtures"));
+        seeds.add_folder(&root.join("frazil-convert/tests/fixtures/onnx"));
         if let Some(shared) = testing::shared("fixtures") {
             seeds.add_folder(&shared);
         }
@@ -108,6 +109,7 @@ fn kinds(name: &str) -> &'static [&'static str] {
     }
     match name.rsplit_once('.').map_or("", |(_, extension)| extension) {
         "npz" => &["npz", "zip"],
+        "onnx" => &["onnx"],
         "zip" => &["zip"],
         "index" => &["sstable"],
         "meta" => &["meta_graph"],
@@ -224,7 +226,7 @@ type Parser = fn(&[u8]);
 
 #[test]
 fn damaged_files_are_refused_or_read() {
-    let parsers: [(&str, Parser); 12] = [
+    let parsers: [(&str, Parser); 13] = [
         ("npy", parsers::npy),
         ("npz", parsers::npz),
         ("safetensors", parsers::safetensors),
@@ -237,6 +239,7 @@ fn damaged_files_are_refused_or_read() {
         ("saved_model", parsers::saved_model),
         ("pbtxt", parsers::pbtxt),
         ("openvino", parsers::openvino),
+        ("onnx", parsers::onnx),
     ];
     let seeds = Seeds::collect();
     let mut run = Run::new();
@@ -256,7 +259,7 @@ fn damaged_files_are_refused_or_read() {
         }
         eprintln!("{kind}: {} files, {:.1?}", files.len(), started.elapsed());
     }
-    let amplified: [(&str, Parser, Vec<u8>); 11] = [
+    let amplified: [(&str, Parser, Vec<u8>); 12] = [
         ("npy", parsers::npy, amplify::npy_of_short_strings()),
         ("safetensors", parsers::safetensors, amplify::safetensors_of_empty_tensors()),
         ("safetensors", parsers::safetensors, amplify::safetensors_of_many_axes()),
@@ -268,6 +271,7 @@ fn damaged_files_are_refused_or_read() {
         ("openvino", parsers::openvino, amplify::xml_of_empty_layers()),
         ("openvino", parsers::openvino, amplify::xml_of_empty_ports()),
         ("openvino", parsers::openvino, amplify::deep_xml()),
+        ("onnx", parsers::onnx, amplify::onnx_of_empty_nodes()),
     ];
     for (kind, parser, file) in amplified {
         run.case(kind, &file, file.len(), || parser(&file));

@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use frazil_convert::openvino;
+use frazil_convert::{onnx, openvino};
 use frazil_tensor::TensorStore;
 use frazil_tensor::npy::{self, Npz};
 use frazil_tensor::safetensors::SafeTensors;
@@ -185,4 +185,14 @@ pub fn openvino(xml: &[u8]) {
     if let Ok(graph) = openvino::import_bytes(xml, &weights) {
         let _ = frazil_graph::infer(&graph);
     }
+}
+
+/// ONNX models, as far as the graph with its extents.
+pub fn onnx(bytes: &[u8]) {
+    // No folder: what a model says of files beside it leads nowhere.
+    let read = onnx::decode(Bytes::copy_from_slice(bytes), Path::new("/nowhere"));
+    if let Ok(graph) = read {
+        let _ = frazil_graph::infer(&graph);
+    }
+    let _ = onnx::looks_like(bytes);
 }

@@ -145,16 +145,7 @@ impl<'g> Builder<'g> {
 
     /// The constant behind a value, through identities.
     pub fn constant(&self, value: Value) -> Option<&'g Tensor> {
-        let mut value = value;
-        for _ in 0..self.graph.len() {
-            let node = self.graph.node(value.node);
-            match &node.op {
-                Op::Const(op) => return Some(&op.value),
-                Op::Unary(kind) if is_identity(*kind) => value = *node.inputs.first()?,
-                _ => return None,
-            }
-        }
-        None
+        self.graph.op(self.origin(value)).as_const()
     }
 
     /// The integers of a value that is known before anything runs.
@@ -185,8 +176,24 @@ impl<'g> Builder<'g> {
         }
     }
 
+    /// The constant that a value is a copy of, or the value itself: TF1 reads every weight through
+    /// an identity, which says nothing here.
+    fn origin(&self, value: Value) -> Value {
+        let mut origin = value;
+        for _ in 0..self.graph.len() {
+            let node = self.graph.node(origin.node);
+            match (&node.op, node.inputs.first()) {
+                (Op::Const(_), _) => return origin,
+                (Op::Unary(kind), Some(&input)) if is_identity(*kind) => origin = input,
+                _ => return value,
+            }
+        }
+        value
+    }
+
     /// An operand in the type that the graph says.
     pub fn input(&mut self, value: Value) -> Result<String, Refusal> {
+        let value = self.origin(value);
         if self.graph.op(value).as_const().is_some() {
             return self.constant_input(value);
         }
@@ -205,6 +212,7 @@ impl<'g> Builder<'g> {
 
     /// An operand as `int64`.
     pub fn index(&mut self, value: Value) -> Result<String, Refusal> {
+        let value = self.origin(value);
         if self.wide[value.node.index()] {
             return Ok(self.name(value));
         }
@@ -239,6 +247,7 @@ impl<'g> Builder<'g> {
 
     /// An operand whose type does not matter.
     pub fn any(&mut self, value: Value) -> Result<String, Refusal> {
+        let value = self.origin(value);
         if self.wide[value.node.index()] { Ok(self.name(value)) } else { self.input(value) }
     }
 

@@ -10,8 +10,6 @@ mod builder;
 mod compute;
 mod fused;
 mod movement;
-#[cfg(test)]
-mod tests;
 mod wide;
 mod window;
 mod write;
@@ -92,7 +90,7 @@ fn model(graph: &Graph, options: &ExportOptions, name: String) -> Result<Model> 
         refused.push(RefusedNode { node: node.name.clone(), op: node.op.to_string(), reason });
     };
 
-    let inputs = name_ends(&mut b, graph, &mut notes);
+    let Ends { inputs, outputs } = name_ends(&mut b, graph, &mut notes);
     let order: Vec<NodeId> =
         graph.topological()?.into_iter().filter(|id| needed[id.index()]).collect();
     for &id in &order {
@@ -111,10 +109,14 @@ fn model(graph: &Graph, options: &ExportOptions, name: String) -> Result<Model> 
             refuse(id, reason);
         }
     }
+    if let Err((id, reason)) = copy_outputs(&mut b, &outputs) {
+        refuse(id, reason);
+    }
     if !refused.is_empty() {
         return Err(Error::Refused { target: TARGET, nodes: refused });
     }
-    let outputs = finish_outputs(&mut b, graph)?;
+    let outputs: Vec<(String, Value)> =
+        outputs.into_iter().map(|output| (output.name, output.value)).collect();
 
     let mut values = Vec::new();
     let ends: HashSet<&str> = inputs.iter().chain(&outputs).map(|(n, _)| n.as_str()).collect();
@@ -187,56 +189,56 @@ fn needed(graph: &Graph) -> Vec<bool> {
     needed
 }
 
-/// Gives the graph's ends their names. An output that is also an input, a constant or a second
-/// name of another output is written as a copy later.
-fn name_ends(b: &mut Builder<'_>, graph: &Graph, notes: &mut Vec<String>) -> Vec<(String, Value)> {
-    let mut inputs = Vec::new();
+/// The names of the graph's ends.
+struct Ends {
+    inputs: Vec<(String, Value)>,
+    outputs: Vec<Output>,
+}
+
+/// An output. One that is also an input, a constant or a second name of another output is written
+/// as a copy.
+struct Output {
+    name: String,
+    value: Value,
+    copy: bool,
+}
+
+/// Gives the graph's ends their names, before anything else can take them.
+fn name_ends(b: &mut Builder<'_>, graph: &Graph, notes: &mut Vec<String>) -> Ends {
+    let mut ends = Ends { inputs: Vec::new(), outputs: Vec::new() };
     let mut named: HashSet<Value> = HashSet::new();
     for port in &graph.inputs {
         let name = b.reserve(&port.name);
         b.set_name(port.value, name.clone());
         named.insert(port.value);
-        inputs.push((name, port.value));
+        ends.inputs.push((name, port.value));
     }
     for port in &graph.outputs {
-        if graph.op(port.value).as_const().is_some() || !named.insert(port.value) {
+        let value = port.value;
+        if graph.op(value).is_input() && b.name_of(value) == port.name {
+            ends.outputs.push(Output { name: port.name.clone(), value, copy: false });
             continue;
         }
+        let copy = graph.op(value).as_const().is_some() || !named.insert(value);
         let name = b.reserve(&port.name);
         if name != port.name {
             notes.push(format!("output `{}` is `{name}`: an input has its name", port.name));
         }
-        b.set_name(port.value, name);
+        if !copy {
+            b.set_name(value, name.clone());
+        }
+        ends.outputs.push(Output { name, value, copy });
     }
-    inputs
+    ends
 }
 
-/// The names of all outputs, with copies where a value has several.
-fn finish_outputs(b: &mut Builder<'_>, graph: &Graph) -> Result<Vec<(String, Value)>> {
-    let mut outputs: Vec<(String, Value)> = Vec::new();
-    for port in &graph.outputs {
-        let own = b.name(port.value);
-        let is_end = graph.inputs.iter().all(|input| input.value != port.value)
-            && graph.op(port.value).as_const().is_none();
-        let first = outputs.iter().all(|(name, _)| *name != own);
-        if first && (is_end || own == port.name) && graph.op(port.value).as_const().is_none() {
-            outputs.push((own, port.value));
-            continue;
-        }
-        let refused = |reason| Error::Refused {
-            target: TARGET,
-            nodes: vec![RefusedNode {
-                node: graph.value_name(port.value),
-                op: graph.op(port.value).to_string(),
-                reason,
-            }],
-        };
-        let from = b.input(port.value).map_err(refused)?;
-        let name = b.reserve(&port.name);
-        b.identity_like("Identity", &name, &[&from], vec![]);
-        outputs.push((name, port.value));
+/// Writes the copies.
+fn copy_outputs(b: &mut Builder<'_>, outputs: &[Output]) -> Result<(), (NodeId, Refusal)> {
+    for output in outputs.iter().filter(|output| output.copy) {
+        let from = b.input(output.value).map_err(|reason| (output.value.node, reason))?;
+        b.identity_like("Identity", &output.name, &[&from], vec![]);
     }
-    Ok(outputs)
+    Ok(())
 }
 
 /// An input that need not be fed is an initializer of the same name.
@@ -372,4 +374,23 @@ fn extent(dim: &Dim) -> Option<dimension::Value> {
         return None;
     }
     Some(dimension::Value::DimParam(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extents_are_clean() {
+        let text = |dim: &Dim| match extent(dim) {
+            Some(dimension::Value::DimParam(text)) => text,
+            other => format!("{other:?}"),
+        };
+        let rows = Dim::batch().times(&Dim::seq()).unwrap();
+        assert_eq!(text(&rows), "batch*sequence");
+        assert_eq!(text(&Dim::symbol(Symbol::new("?ids.2"))), "ids_2");
+        let unknown = Dim::symbol(Symbol::new("?7"));
+        assert_eq!(extent(&unknown), None);
+        assert_eq!(extent(&unknown.plus(&Dim::seq()).unwrap()), None);
+    }
 }

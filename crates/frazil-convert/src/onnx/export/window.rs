@@ -262,6 +262,10 @@ fn bounds(
         return b.list(part, &known);
     }
     let name = b.index(list)?;
+    let in_order = all.iter().enumerate().all(|(i, bound)| *bound == Err(i));
+    if in_order && b.facts[list].known_dims() == Some(vec![all.len() as i64]) {
+        return Ok(name);
+    }
     let mut pieces = Vec::new();
     for bound in all {
         pieces.push(match bound {

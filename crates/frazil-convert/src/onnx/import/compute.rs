@@ -82,11 +82,17 @@ pub(super) fn dropout(i: &mut Importer, call: &Call<'_>) -> Outcome {
     Ok(i.identity(call, call.input(0)?)?)
 }
 
+/// The rest with the sign of `y` or, as C has it, with the sign of `x`.
 pub(super) fn modulo(i: &mut Importer, call: &Call<'_>) -> Outcome {
-    if call.int("fmod").unwrap_or(0) != 0 {
-        return Err("a rest with the sign of the dividend (`fmod`)".into());
+    if call.int("fmod").unwrap_or(0) == 0 {
+        return binary(i, call, Binary::FloorMod);
     }
-    binary(i, call, Binary::FloorMod)
+    let (x, y) = (call.input(0)?, call.input(1)?);
+    let size = i.aux(call, "size", Op::Unary(Unary::Abs), vec![x])?;
+    let divisor = i.aux(call, "divisor", Op::Unary(Unary::Abs), vec![y])?;
+    let rest = i.aux(call, "rest", Op::Binary(Binary::FloorMod), vec![size, divisor])?;
+    let sign = i.aux(call, "sign", Op::Unary(Unary::Sign), vec![x])?;
+    Ok(i.push(&call.name, Op::Binary(Binary::Mul), vec![rest, sign])?)
 }
 
 /// ONNX lets the exponent have another type.

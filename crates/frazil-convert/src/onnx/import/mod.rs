@@ -6,12 +6,11 @@
 //! softmax over axis 3 for example, is settled when all nodes are there (`settle`).
 
 mod compute;
+mod extent;
 mod importer;
 mod movement;
 mod settle;
 mod tensor;
-#[cfg(test)]
-mod tests;
 mod window;
 
 use std::collections::{HashMap, HashSet};
@@ -19,16 +18,14 @@ use std::path::Path;
 
 use bytes::Bytes;
 use frazil_graph::op::{Input, Op};
-use frazil_graph::{Dim, Graph, Port, Symbol, Value};
+use frazil_graph::{Graph, Port, Value};
 use frazil_tensor::{Tensor, file};
 use frazil_tf::schema::Described;
 
+use self::extent::{Symbols, declared};
 use self::importer::{Call, Importer, Refusal};
 use super::TARGET;
-use super::dtype::from_onnx;
-use super::proto::{
-    ModelProto, NodeProto, ValueInfoProto, tensor_shape_proto::dimension, type_proto,
-};
+use super::proto::{ModelProto, NodeProto};
 use crate::{Error, Result};
 
 /// The versions of ONNX's operations that can be read.
@@ -55,7 +52,7 @@ pub fn decode(bytes: Bytes, folder: &Path) -> Result<Graph> {
     let mut importer = Importer::new(opset, folder);
 
     let weights: HashSet<&str> = body.initializer.iter().map(|t| t.name()).collect();
-    let mut symbols = Symbols::default();
+    let mut symbols = Symbols::new(&body.input);
     // Before IR version 4 every weight had to be listed as an input, and some exporters still do
     // so. Only our own files mean by it that the input may be left out.
     let optional = model.ir_version() >= 4 && model.producer_name() == "frazil";
@@ -131,61 +128,6 @@ fn opset(model: &ModelProto) -> Result<i64> {
         return Err(Error::Opset { opset, least, most });
     }
     Ok(opset)
-}
-
-/// Which symbol each of the file's names for extents is.
-#[derive(Default)]
-struct Symbols {
-    names: HashMap<String, Symbol>,
-    taken: HashSet<Symbol>,
-}
-
-impl Symbols {
-    /// Unknown extents are named by place: the first axis is the batch, the second the length.
-    /// One name of the file is one symbol.
-    fn extent(&mut self, name: Option<&str>, input: &str, axis: usize) -> Dim {
-        let by_place = match axis {
-            0 => Symbol::batch(),
-            1 => Symbol::seq(),
-            _ => Symbol::new(format!("?{input}.{axis}")),
-        };
-        let Some(name) = name.filter(|name| !name.is_empty()) else {
-            return Dim::symbol(by_place);
-        };
-        let symbol = match name {
-            "batch" | "batch_size" => Symbol::batch(),
-            "seq" | "sequence" | "sequence_length" | "seq_len" => Symbol::seq(),
-            _ => match self.names.get(name) {
-                Some(symbol) => symbol.clone(),
-                None if !self.taken.contains(&by_place) => by_place,
-                None => Symbol::new(format!("?{name}")),
-            },
-        };
-        self.names.insert(name.to_owned(), symbol.clone());
-        self.taken.insert(symbol.clone());
-        Dim::symbol(symbol)
-    }
-}
-
-fn declared(info: &ValueInfoProto, symbols: &mut Symbols) -> Result<Input> {
-    let name = info.name();
-    let kind = info.r#type.as_ref().and_then(|kind| kind.value.as_ref());
-    let Some(type_proto::Value::TensorType(tensor)) = kind else {
-        return Err(bad(format!("input `{name}` is not a tensor")));
-    };
-    let Some(dtype) = from_onnx(tensor.elem_type()) else {
-        let number = tensor.elem_type();
-        return Err(bad(format!("input `{name}` is of type {number}, which is unknown")));
-    };
-    let dims = tensor.shape.as_ref().map(|shape| {
-        let extents = shape.dim.iter().enumerate().map(|(axis, dim)| match &dim.value {
-            Some(dimension::Value::DimValue(known)) if *known >= 0 => Dim::known(*known),
-            Some(dimension::Value::DimParam(param)) => symbols.extent(Some(param), name, axis),
-            _ => symbols.extent(None, name, axis),
-        });
-        extents.collect()
-    });
-    Ok(Input { dtype, dims })
 }
 
 fn read_node(

@@ -14,8 +14,8 @@ enum Bound {
     /// As far as it goes.
     Open,
     Known(i64),
-    /// Element of a list that is computed.
-    Computed(Value, usize),
+    /// Element of a list that is computed; of its only one without a place.
+    Computed(Value, Option<usize>),
 }
 
 /// Starts, ends, axes and steps: attributes before opset 10, then inputs.
@@ -57,8 +57,8 @@ pub(super) fn slice(i: &mut Importer, call: &Call<'_>) -> Outcome {
     let mut end = vec![Bound::Open; count];
     let mut strides = vec![1; count];
     for (entry, &place) in places.of_entry.iter().enumerate() {
-        begin[place] = starts.bound(entry);
-        end[place] = ends.bound(entry);
+        begin[place] = starts.bound(entry, axes.len());
+        end[place] = ends.bound(entry, axes.len());
         strides[place] = steps[entry];
         // The way to say "to the end", whatever the extent.
         let far = if steps[entry] > 0 { i64::from(i32::MAX) } else { i64::from(i32::MIN) };
@@ -107,10 +107,11 @@ impl Source {
         }
     }
 
-    fn bound(&self, entry: usize) -> Bound {
+    /// Entry `entry` of `count`.
+    fn bound(&self, entry: usize, count: usize) -> Bound {
         match self {
             Source::Known(list) => Bound::Known(list[entry]),
-            Source::Computed(value) => Bound::Computed(*value, entry),
+            Source::Computed(value) => Bound::Computed(*value, (count > 1).then_some(entry)),
         }
     }
 }
@@ -178,8 +179,13 @@ fn bounds(
                 if !known.is_empty() {
                     parts.push(i.long_list(call, "bounds", &std::mem::take(&mut known))?);
                 }
-                let entry = *entry as i64;
-                let mut piece = i.run_of(call, "bound", *list, entry, Some(entry + 1))?;
+                let mut piece = match entry {
+                    Some(entry) => {
+                        let entry = *entry as i64;
+                        i.run_of(call, "bound", *list, entry, Some(entry + 1))?
+                    }
+                    None => *list,
+                };
                 if i.dtype(*list) != Some(DType::I64) {
                     let to = frazil_graph::op::Cast { to: DType::I64 };
                     piece = i.aux(call, "bound_int64", Op::Cast(to), vec![piece])?;
