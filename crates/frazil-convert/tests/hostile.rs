@@ -1,5 +1,7 @@
 //! Graphs that were tampered with may be refused; nothing panics, hangs or grows.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
+
 use std::path::Path;
 
 use frazil_convert::tf::{self, ImportOptions, export, import};
