@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The graph is wrong, or a pass over it refused.
     #[error(transparent)]
-    Graph(#[from] frazil_graph::Error),
+    Graph(Box<frazil_graph::Error>),
     /// A TensorFlow file is wrong.
     #[error(transparent)]
     Tf(#[from] frazil_tf::Error),
@@ -275,6 +275,13 @@ fn refusals(nodes: &[Refusal]) -> String {
         lines.push(format!("{} more", nodes.len() - SHOWN));
     }
     lines.join("; ")
+}
+
+/// Boxed: it is larger than all others.
+impl From<frazil_graph::Error> for Error {
+    fn from(error: frazil_graph::Error) -> Self {
+        Self::Graph(Box::new(error))
+    }
 }
 
 impl Error {
