@@ -38,8 +38,9 @@ const USAGE: &str = "usage: cargo xtask <task>
   bench formats [--rounds N] [--small] [--python PROGRAM]
                       frazil against TensorFlow and against the disk; recorded in benchmarks/
   codegen [--check]   remake the Rust types from the .proto files, and docs/reference/ops.md
-  peers [formats] [--full] [--python PROGRAM]
-                      what frazil writes, real TensorFlow reads; installs it under target/ once
+  peers [NAME]... [--full] [--python PROGRAM]
+                      what frazil writes, the real programs read and run: formats, goldens,
+                      tensorflow, onnxruntime, openvino, transformers; installed under target/
   tidy                check what the compiler does not: sizes, headers, layers, words";
 
 /// The workspace's root folder.

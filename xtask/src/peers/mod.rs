@@ -1,10 +1,11 @@
-//! `cargo xtask peers`: what frazil writes, the programs it is written for read.
+//! `cargo xtask peers`: what frazil writes, the programs it is written for read and run.
 //!
 //! A peer is a pair: a Rust function that has frazil write files, and a Python script in
 //! `xtask/peers` that has the real program read them and compares. To add one, add a row to
-//! [`PEERS`], and its packages to `xtask/peers/requirements.txt`.
+//! [`PEERS`], and its packages to a file in `xtask/peers/requirements`.
 
 mod formats;
+mod graphs;
 pub mod python;
 pub mod synthetic;
 
@@ -13,18 +14,48 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use python::Python;
+use graphs::Model;
+use python::{ENGINES, Python, Requirements, TENSORFLOW, TRANSFORMERS};
 
 /// One peer.
 struct Peer {
     name: &'static str,
     /// In `xtask/peers`. Called with the folder that `write` filled, the folder of shared
-    /// originals if there is one, and `--full` if asked for.
+    /// originals if there is one, `--full` if asked for, and the name of the model of this round.
     script: &'static str,
+    requirements: Requirements,
     write: fn(&Task) -> Result<()>,
+    /// It runs graphs, and compares with what `goldens` made before it.
+    graphs: bool,
 }
 
-const PEERS: [Peer; 1] = [Peer { name: "formats", script: "formats.py", write: formats::write }];
+impl Peer {
+    const fn engine(name: &'static str, script: &'static str, requirements: Requirements) -> Self {
+        Self { name, script, requirements, write: graphs::build, graphs: true }
+    }
+}
+
+/// In the order of running.
+const PEERS: [Peer; 6] = [
+    Peer {
+        name: "formats",
+        script: "formats.py",
+        requirements: TENSORFLOW,
+        write: formats::write,
+        graphs: false,
+    },
+    Peer {
+        name: "goldens",
+        script: "goldens.py",
+        requirements: TENSORFLOW,
+        write: graphs::originals,
+        graphs: true,
+    },
+    Peer::engine("tensorflow", "graphs_tensorflow.py", TENSORFLOW),
+    Peer::engine("onnxruntime", "graphs_onnxruntime.py", ENGINES),
+    Peer::engine("openvino", "graphs_openvino.py", ENGINES),
+    Peer::engine("transformers", "graphs_transformers.py", TRANSFORMERS),
+];
 
 /// What a peer's Rust side gets.
 struct Task {
@@ -34,6 +65,8 @@ struct Task {
     shared: Option<PathBuf>,
     /// Also what takes minutes.
     full: bool,
+    /// The one model of this round; without it, everything small.
+    model: Option<&'static Model>,
 }
 
 /// Runs the peers that `args` names, or all.
@@ -56,27 +89,43 @@ pub fn run(args: &[&str]) -> Result<()> {
     let folder = crate::target().join("peers");
     fs::create_dir_all(&folder)?;
     let folder = folder.canonicalize()?;
-    let python = Python::ready(&folder, chosen)?;
+    let named = |peer: &&Peer| names.is_empty() || names.contains(&peer.name);
+    let any_graphs = PEERS.iter().filter(named).any(|peer| peer.graphs);
+    let peers: Vec<&Peer> =
+        PEERS.iter().filter(|peer| named(peer) || any_graphs && peer.name == "goldens").collect();
+    let rounds = std::iter::once(None).chain(graphs::MODELS.iter().filter(|_| full).map(Some));
     let mut failed = Vec::new();
-    for peer in PEERS.iter().filter(|peer| names.is_empty() || names.contains(&peer.name)) {
-        let task = Task { out: folder.join(peer.name), shared: shared.clone(), full };
-        if task.out.exists() {
-            fs::remove_dir_all(&task.out)?;
-        }
-        fs::create_dir_all(&task.out)?;
-        (peer.write)(&task).with_context(|| format!("writing the files for `{}`", peer.name))?;
-        let mut script = python.script(peer.script);
-        script.arg(&task.out).args(&task.shared);
-        if full {
-            script.arg("--full");
-        }
-        let status = script.status().with_context(|| format!("starting {script:?}"))?;
-        if !status.success() {
-            failed.push(peer.name);
+    for model in rounds {
+        for peer in peers.iter().filter(|peer| model.is_none() || peer.graphs) {
+            let out = folder.join(peer.name);
+            let task = Task { out, shared: shared.clone(), full, model };
+            if !agrees(peer, &task, Python::ready(&folder, peer.requirements, chosen)?)? {
+                failed.push(peer.name);
+            }
         }
     }
+    failed.dedup();
     ensure!(failed.is_empty(), "peers that do not agree: {}", failed.join(", "));
     Ok(())
+}
+
+/// Writes, and has the script look at it.
+fn agrees(peer: &Peer, task: &Task, python: Python) -> Result<bool> {
+    if task.out.exists() {
+        fs::remove_dir_all(&task.out)?;
+    }
+    fs::create_dir_all(&task.out)?;
+    (peer.write)(task).with_context(|| format!("writing the files for `{}`", peer.name))?;
+    let mut script = python.script(peer.script);
+    script.env("FRAZIL", graphs::program(task.full)).arg(&task.out).args(&task.shared);
+    if task.full {
+        script.arg("--full");
+    }
+    if let Some(model) = task.model {
+        script.arg(format!("--model={}", model.name));
+    }
+    let status = script.status().with_context(|| format!("starting {script:?}"))?;
+    Ok(status.success())
 }
 
 /// The folder of originals beside the checkout. Without it most checks cannot run, which is said

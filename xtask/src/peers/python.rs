@@ -1,8 +1,9 @@
-//! The Python of the peers: a virtual environment with everything that
-//! `xtask/peers/requirements.txt` pins, made once and kept below the target folder.
+//! The Python of the peers: a virtual environment for each file of pins in
+//! `xtask/peers/requirements`, made once and kept below the target folder.
 //!
 //! The environment's name carries a hash of the pins and of the Python version, so that a change
-//! of either makes a new one.
+//! of either makes a new one. The pins are all that is installed (`--no-deps`): a file that
+//! forgets a package makes an import fail, at once and everywhere.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,12 +11,39 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// The minor versions of Python 3 that the pinned TensorFlow has wheels for.
-const MINORS: std::ops::RangeInclusive<u32> = 10..=13;
+/// The minor versions of Python 3 that all pinned packages have wheels for.
+const MINORS: std::ops::RangeInclusive<u32> = 11..=13;
 /// What a Python may be called, the plain name first: it is the one its user chose.
-const NAMES: [&str; 6] =
-    ["python3", "python3.13", "python3.12", "python3.11", "python3.10", "python"];
-const REQUIREMENTS: &str = include_str!("../../peers/requirements.txt");
+const NAMES: [&str; 5] = ["python3", "python3.13", "python3.12", "python3.11", "python"];
+
+/// What one environment has in it.
+#[derive(Clone, Copy)]
+pub struct Requirements {
+    /// The file's name in `xtask/peers/requirements`, and the beginning of the environment's.
+    name: &'static str,
+    pins: &'static str,
+    /// About what it takes on the disk, as it is told.
+    size: &'static str,
+}
+
+/// TensorFlow, with what reads the same files.
+pub const TENSORFLOW: Requirements = Requirements {
+    name: "tensorflow",
+    pins: include_str!("../../peers/requirements/tensorflow.txt"),
+    size: "1.6 GB",
+};
+/// ONNX Runtime and OpenVINO.
+pub const ENGINES: Requirements = Requirements {
+    name: "engines",
+    pins: include_str!("../../peers/requirements/engines.txt"),
+    size: "0.4 GB",
+};
+/// Hugging Face's transformers, with PyTorch.
+pub const TRANSFORMERS: Requirements = Requirements {
+    name: "transformers",
+    pins: include_str!("../../peers/requirements/transformers.txt"),
+    size: "4.3 GB",
+};
 
 /// A Python that can import the peers.
 pub struct Python {
@@ -25,20 +53,21 @@ pub struct Python {
 impl Python {
     /// The environment below `folder`, made now if it is not there. `chosen` is the Python to
     /// make it with; without it the first suitable one of `PATH`.
-    pub fn ready(folder: &Path, chosen: Option<&str>) -> Result<Self> {
+    pub fn ready(folder: &Path, requirements: Requirements, chosen: Option<&str>) -> Result<Self> {
+        let Requirements { name, pins, size } = requirements;
         let base = match chosen {
             Some(program) => probe(program).map_err(|why| anyhow::anyhow!("`{program}`: {why}"))?,
             None => find()?,
         };
-        let key = crc32c::crc32c(format!("{REQUIREMENTS}{}", base.version).as_bytes());
-        let venv = folder.join(format!("venv-{key:08x}"));
+        let key = crc32c::crc32c(format!("{pins}{}", base.version).as_bytes());
+        let venv = folder.join(format!("venv-{name}-{key:08x}"));
         let program = program_of(&venv);
         let complete = venv.join("complete");
         if complete.is_file() && program.is_file() {
             return Ok(Self { program });
         }
         eprintln!(
-            "installing the peers with `{}` ({}) into `{}`: once, about 1.6 GB",
+            "installing {name} with `{}` ({}) into `{}`: once, about {size}",
             base.program,
             base.version,
             venv.display()
@@ -48,11 +77,11 @@ impl Python {
         }
         run(Command::new(&base.program).args(["-m", "venv"]).arg(&venv))?;
         run(Command::new(&program)
-            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"])
             .arg("--requirement")
-            .arg(scripts().join("requirements.txt")))
+            .arg(scripts().join("requirements").join(format!("{name}.txt"))))
         .context("hint: the packages come from pip's configured index; is it reachable?")?;
-        fs::write(&complete, REQUIREMENTS)?;
+        fs::write(&complete, pins)?;
         Ok(Self { program })
     }
 
@@ -145,7 +174,7 @@ mod tests {
     #[test]
     fn versions_that_suit() {
         for (version, expected) in
-            [("3.10", true), ("3.13", true), ("3.9", false), ("3.14", false), ("2.7", false)]
+            [("3.11", true), ("3.13", true), ("3.10", false), ("3.14", false), ("2.7", false)]
         {
             assert_eq!(suits(version), expected, "{version}");
         }
@@ -162,8 +191,10 @@ mod tests {
 
     #[test]
     fn everything_is_pinned() {
-        for line in REQUIREMENTS.lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
-            assert!(line.contains("=="), "{line}");
+        for Requirements { name, pins, .. } in [TENSORFLOW, ENGINES, TRANSFORMERS] {
+            for line in pins.lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
+                assert!(line.contains("=="), "{name}: {line}");
+            }
         }
     }
 }
