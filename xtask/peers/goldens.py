@@ -21,13 +21,11 @@ import numpy as np
 import tensorflow as tf
 
 import bert
-from graphs import INPUTS, MODEL, SHARED, chosen_originals, difference, shared, written
+from graphs import BY_POSITION, INPUTS, MODEL, SHARED, by_row, chosen_originals, difference, flat, run, shared, written
 from report import check, expect, finish
 
 v1 = tf.compat.v1
 tf.get_logger().setLevel("ERROR")  # all of TensorFlow 1 is deprecated: that is why we are here
-BY_POSITION = ("sequence_output", "start_logits", "end_logits")  # axis 1 is the position
-BY_PREDICTION = ("mlm_logits", "masked_lm_log_probs")  # a row for each masked position
 
 
 class Frozen:
@@ -78,29 +76,6 @@ class Formula:
 KINDS = {"frozen": Frozen, "meta": MetaGraph, "formula": Formula}
 
 
-def run(model, original, rows):
-    """Outputs for rows of any batch and length: padded to what the original has baked in."""
-    b, s = rows[0].shape
-    batch, length = original.batch or b, original.length or s
-    # ids, mask and segments are [b, s]; the positions to predict, the fourth, are not padded along axis 1
-    padded = [np.pad(array, ((0, -b % batch), (0, length - s if i < 3 else 0))) for i, array in enumerate(rows)]
-    parts = [model.run([array[at:at + batch] for array in padded]) for at in range(0, len(padded[0]), batch)]
-    found = {}
-    for role in original.outputs:
-        value = by_row(role, np.concatenate([part[role] for part in parts]), len(padded[0]))[:b]
-        found[role] = flat(role, value[:, :s] if role in BY_POSITION else value)
-    return found
-
-
-def by_row(role, value, b):
-    """[b, ...]: TensorFlow joins batch and predictions in one axis."""
-    return value.reshape(b, -1, value.shape[-1]) if role in BY_PREDICTION else value
-
-
-def flat(role, value):
-    return value.reshape(-1, value.shape[-1]) if role in BY_PREDICTION else value
-
-
 def cut(rows, b, s):
     """`b` rows of length `s`: the given ones again and again, each cut or repeated."""
     which = np.arange(b) % len(rows[0])
@@ -122,7 +97,7 @@ def make(original):
 
         @check(f"{original.name}: the original gives what TensorFlow 1.15 gave")
         def _():
-            found = run(model, original, rows)
+            found = run(model.run, original, rows)
             save(original, "golden.npz", rows, golden, found)
             told = []
             for role, value in golden.items():
@@ -137,7 +112,7 @@ def make(original):
         for b, s in original.grid():
             which = np.arange(b) % len(rows[0])
             given = cut(rows, b, s)
-            here = outputs = run(model, original, given)
+            here = outputs = run(model.run, original, given)
             if golden and s == rows[0].shape[1]:
                 outputs = {role: flat(role, by_row(role, value, len(rows[0]))[which]) for role, value in golden.items()}
             elif golden:

@@ -45,6 +45,37 @@ def difference(found, wanted):
     return float(np.abs(found.astype(np.float64) - wanted.astype(np.float64)).max())
 
 
+# Batches
+
+BY_POSITION = ("sequence_output", "start_logits", "end_logits")  # axis 1 is the position
+BY_PREDICTION = ("mlm_logits", "masked_lm_log_probs")  # a row for each masked position
+AT_ONCE = 8
+
+
+def by_row(role, value, b):
+    """[b, ...]: TensorFlow joins batch and predictions in one axis."""
+    return value.reshape(b, -1, value.shape[-1]) if role in BY_PREDICTION else value
+
+
+def flat(role, value):
+    return value.reshape(-1, value.shape[-1]) if role in BY_PREDICTION else value
+
+
+def run(function, model, rows):
+    """What `function` makes of rows of any batch and length, padded to what `model` has baked in."""
+    b, s = rows[0].shape
+    batch, length = model.batch or min(b, AT_ONCE), model.length or s
+    fill = -b % batch if model.batch else 0
+    # ids, mask and segments are [b, s]; the positions to predict, the fourth, are not padded along axis 1
+    padded = [np.pad(array, ((0, fill), (0, length - s if i < 3 else 0))) for i, array in enumerate(rows)]
+    parts = [function([array[at:at + batch] for array in padded]) for at in range(0, b, batch)]
+    found = {}
+    for role in parts[0]:
+        value = by_row(role, np.concatenate([part[role] for part in parts]), b + fill)[:b]
+        found[role] = flat(role, value[:, :s] if role in BY_POSITION else value)
+    return found
+
+
 # Inputs and outputs of TensorFlow 1.15
 
 
