@@ -12,8 +12,8 @@ import subprocess
 
 import numpy as np
 
-from graphs import (ENCODER, INPUTS, MODEL, NAMES, ORIGINALS, PLACEHOLDERS, POOLED, SHARED, SPANS, difference,
-                    goldens, ports, published, run, shared, written)
+from graphs import (ENCODER, FULL, INPUTS, MODEL, NAMES, PLACEHOLDERS, POOLED, SHARED, SPANS, by_row, chosen_originals,
+                    difference, flat, goldens, ports, run, shared, written)
 from report import check, expect
 
 FRAZIL = os.environ["FRAZIL"]
@@ -47,16 +47,20 @@ class Case:
 
     def samples(self):
         """Name, inputs, wanted outputs, and what TensorFlow 2 makes of the original."""
-        original = next(o for o in [*ORIGINALS, *([published()] if MODEL else [])] if o.name == self.golden)
+        [original] = [o for o in chosen_originals() if o.name == self.golden]
         names = [f"{b}x{s}" for b, s in original.grid() if self.length in (0, s)]
         if self.thorough and os.path.exists(goldens(self.golden, "golden.npz")):
             names.insert(0, "golden")
         expect(names, "nothing to run")
         for name in names:
             npz = np.load(goldens(self.golden, f"{name}.npz"))
-            rows = [npz[role] for role in INPUTS if role in npz]
-            yield (name, rows, {role: npz[role] for role in self.outputs},
-                   {role: npz[f"here/{role}"] for role in self.outputs})
+            few = slice(None if FULL or name != "golden" else original.few)
+
+            def outputs(prefix=""):
+                values = {role: by_row(role, npz[prefix + role], len(npz["input_ids"])) for role in self.outputs}
+                return {role: flat(role, value[few]) for role, value in values.items()}
+
+            yield name, [npz[role][few] for role in INPUTS if role in npz], outputs(), outputs("here/")
 
 
 def head(name, roles, source, config, golden, which, huggingface, **more):
@@ -162,7 +166,7 @@ def cases():
 def frazil(*words, folder=None):
     """Runs it in the folder; what it says is in the error if it fails."""
     done = subprocess.run([FRAZIL, *words], capture_output=True, text=True, cwd=folder)
-    expect(done.returncode == 0, f"frazil {' '.join(words)}: exit {done.returncode}: {done.stderr.strip()[-600:]}")
+    expect(done.returncode == 0, f"exit {done.returncode}: {done.stderr.strip()}: frazil {' '.join(words)}")
 
 
 def flags(case):
