@@ -23,9 +23,8 @@ import tensorflow as tf
 import bert
 from graphs import BY_POSITION, INPUTS, MODEL, SHARED, by_row, chosen_originals, difference, flat, run, shared, written
 from report import check, expect, finish
+from tf1 import imported, read_graph, session, tensor, v1
 
-v1 = tf.compat.v1
-tf.get_logger().setLevel("ERROR")  # all of TensorFlow 1 is deprecated: that is why we are here
 
 
 class Frozen:
@@ -33,18 +32,9 @@ class Frozen:
 
     def __init__(self, original, path):
         self.original = original
-        graph_def = v1.GraphDef()
-        with open(path, "rb") as f:
-            graph_def.ParseFromString(f.read())
-        graph = tf.Graph()
-        with graph.as_default():
-            tf.import_graph_def(graph_def, name="")
-        self.session = v1.Session(graph=graph)
+        self.session = session(imported(read_graph(path)))
 
     def run(self, rows):
-        def tensor(name):
-            return name if ":" in name else f"{name}:0"
-
         feeds = {tensor(name): array for name, array in zip(self.original.inputs, rows)}
         return self.session.run({role: tensor(name) for role, name in self.original.outputs.items()}, feeds)
 
@@ -55,7 +45,7 @@ class MetaGraph(Frozen):
     def __init__(self, original, path):
         self.original = original
         graph = tf.Graph()
-        self.session = v1.Session(graph=graph)
+        self.session = session(graph)
         with graph.as_default():
             saver = v1.train.import_meta_graph(path, clear_devices=True)
             saver.restore(self.session, path.removesuffix(".meta"))

@@ -10,9 +10,8 @@ import tensorflow as tf
 from cases import canonical, each, feeds, flags, frazil, judge
 from graphs import ORIGINALS
 from report import expect, finish
+from tf1 import imported, read_graph, session, tensor, v1
 
-v1 = tf.compat.v1
-tf.get_logger().setLevel("ERROR")
 TOLERANCE = 1e-5
 
 
@@ -21,9 +20,9 @@ def rounding(case):
     return max([o.rounding for o in ORIGINALS if o.name == case.golden] + [TOLERANCE])
 
 
-def compared(case, session, inputs, outputs):
+def compared(case, running, inputs, outputs):
     def function(rows):
-        return session.run(outputs, {inputs[name]: array for name, array in feeds(case, inputs, rows).items()})
+        return running.run(outputs, {inputs[name]: array for name, array in feeds(case, inputs, rows).items()})
 
     return judge(case, function, rounding(case), here=TOLERANCE)
 
@@ -32,33 +31,28 @@ def frozen(command):
     def function(case, folder):
         path = os.path.join(folder, "frozen.pb")
         frazil(*command, case.path(), "-o", path, *flags(case))
-        graph_def = v1.GraphDef()
-        with open(path, "rb") as f:
-            graph_def.ParseFromString(f.read())
+        graph_def = read_graph(path)
         variables = [n.name for n in graph_def.node if n.op in ("VariableV2", "Variable", "VarHandleOp")]
         expect(not variables, f"variables are left: {variables[:3]}")
-        graph = tf.Graph()
-        with graph.as_default():
-            tf.import_graph_def(graph_def, name="")
         inputs = {n.name: f"{n.name}:0" for n in graph_def.node if n.op == "Placeholder"}
-        outputs = {role: name if ":" in name else f"{name}:0" for role, name in case.outputs.items()}
-        with v1.Session(graph=graph) as session:
-            return compared(case, session, inputs, outputs)
+        outputs = {role: tensor(name) for role, name in case.outputs.items()}
+        with session(imported(graph_def)) as running:
+            return compared(case, running, inputs, outputs)
 
     return function
 
 
 def saved_model(case, folder):
     frazil("convert", case.path(), "--to", "saved-model", "-o", os.path.join(folder, "saved"), *flags(case))
-    with tf.Graph().as_default(), v1.Session() as session:
-        meta = v1.saved_model.loader.load(session, ["serve"], os.path.join(folder, "saved"))
+    with tf.Graph().as_default(), session() as running:
+        meta = v1.saved_model.loader.load(running, ["serve"], os.path.join(folder, "saved"))
         signature = meta.signature_def["serving_default"]
         inputs = {name: info.name for name, info in signature.inputs.items()}
         outputs = {}
         for role, name in case.outputs.items():
             [info] = [i for key, i in signature.outputs.items() if canonical(key) in (canonical(name), role)]
             outputs[role] = info.name
-        return compared(case, session, inputs, outputs)
+        return compared(case, running, inputs, outputs)
 
 
 print(f"TensorFlow {tf.__version__}, NumPy {np.__version__}")
