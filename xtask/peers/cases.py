@@ -45,9 +45,13 @@ class Case:
         pattern = folder(self.source.lstrip("@+"))
         return glob.glob(pattern)[0] if "*" in pattern else pattern
 
+    def original(self):
+        [original] = [o for o in chosen_originals() if o.name == self.golden]
+        return original
+
     def samples(self):
         """Name, inputs, wanted outputs, and what TensorFlow 2 makes of the original."""
-        [original] = [o for o in chosen_originals() if o.name == self.golden]
+        original = self.original()
         names = [f"{b}x{s}" for b, s in original.grid() if self.length in (0, s)]
         if self.thorough and os.path.exists(goldens(self.golden, "golden.npz")):
             names.insert(0, "golden")

@@ -210,7 +210,7 @@ def published():
     return Original(MODEL, "formula", f"@{MODEL}/bert_model.ckpt", INPUTS,
                     dict.fromkeys(["pooled_output", "sequence_output", *PRETRAINING]), 0, 0,
                     made_up(config["max_position_embeddings"], config["vocab_size"]),
-                    longest=config["max_position_embeddings"], heads=config["num_attention_heads"])
+                    rounding=5e-5, longest=config["max_position_embeddings"], heads=config["num_attention_heads"])
 
 
 def chosen_originals():
