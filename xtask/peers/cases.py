@@ -164,6 +164,11 @@ def cases():
     return CASES + GOOGLE
 
 
+def small():
+    """Those of this run that take no time: for variants of a conversion."""
+    return [case for case in cases() if case.golden not in ("minilm", "google", MODEL)]
+
+
 # Running frazil
 
 

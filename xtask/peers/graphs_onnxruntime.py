@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from cases import chosen, each, feeds, flags, frazil, judge
+from cases import chosen, each, feeds, flags, frazil, judge, small
 from graphs import MODEL
 from report import expect, finish
 
@@ -52,7 +52,6 @@ def checked(case, path):
 
 print(f"ONNX {onnx.__version__}, ONNX Runtime {onnxruntime.__version__}, NumPy {np.__version__}")
 each("ONNX", converted())
-if not MODEL:
-    each("ONNX, fused", converted("--fuse"))
-    each("ONNX, fused, opset 20", converted("--fuse", "--opset", "20"))
+each("ONNX, unfused", converted("--fuse=false"), small())
+each("ONNX, opset 20", converted("--opset", "20"), small())
 finish()
