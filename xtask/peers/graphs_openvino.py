@@ -1,8 +1,7 @@
-"""OpenVINO runs the IR that frazil wrote, from `frazil convert` and from `frazil mo`.
+"""OpenVINO runs the IR that frazil wrote.
 
 usage: graphs_openvino.py WRITTEN [SHARED] [--full] [--model=NAME]"""
 
-import glob
 import os
 import sys
 import tempfile
@@ -11,8 +10,8 @@ import warnings
 import numpy as np
 import openvino
 
-from cases import Case, canonical, chosen, each, feeds, flags, frazil, judge, small
-from graphs import INPUTS, MODEL, PLACEHOLDERS, POOLED, SHARED, ports
+from cases import canonical, cases, chosen, each, feeds, flags, frazil, judge, small
+from graphs import INPUTS
 from report import expect, finish
 
 TOLERANCE = 5e-5
@@ -69,49 +68,8 @@ def converted(tolerance, *more):
     return function
 
 
-def model_optimizer(case, folder):
-    """`mo` as it is typed, in the current folder."""
-    words = [case.path() if word == "SOURCE" else word for word in case.flags]
-    frazil("mo", *words, folder=folder)
-    [path] = glob.glob(os.path.join(folder, "*.xml"))
-    expect(os.path.exists(path[:-3] + "bin"), "no .bin beside it")
-    return compared(case, path, COMPRESSED if "FP16" in words else TOLERANCE)
-
-
-# Recipe 4's two commands, the paths aside; and the same with free extents.
-FIRST = ["--input_meta_graph", "SOURCE", "--output", POOLED["pooled_output"], "--input"]
-SECOND = ["--input_model", "SOURCE", "--input"]
-
-
-def typed(extents):
-    return ",".join(f"{name}{{i32}}{extents}" for name in PLACEHOLDERS)
-
-
-def typed_ports(extents):
-    return ",".join(f"{name}{{i32}}{extents}" for name in ports(0, 1, 4))
-
-
-OPTIMIZED = [
-    Case("recipe 4's first command", "meta", "fixtures/meta/bert_model.ckpt.meta", [*FIRST, typed("")],
-         PLACEHOLDERS, POOLED, batch=4, length=128),
-    Case("recipe 4's first command, free extents", "meta", "fixtures/meta/bert_model.ckpt.meta", [*FIRST, typed("[? ?]")],
-         PLACEHOLDERS, POOLED),
-    Case("recipe 4's first command, FP16", "meta", "fixtures/meta/bert_model.ckpt.meta",
-         [*FIRST, typed(""), "--data_type", "FP16"], PLACEHOLDERS, POOLED, batch=4, length=128),
-    Case("recipe 4's second command", "reshapable", "fixtures/reshapable/inference_graph.pb",
-         [*SECOND, typed_ports("[1 128]")], ports(0, 1, 4), POOLED, batch=1, length=128),
-    Case("recipe 4's second command, free batch", "reshapable", "fixtures/reshapable/inference_graph.pb",
-         [*SECOND, typed_ports("[? 128]")], ports(0, 1, 4), POOLED, length=128),
-    Case("recipe 4's first command on Google's own MetaGraph", "google", "@google/bert_model.ckpt.meta",
-         [*FIRST, typed("")], PLACEHOLDERS, POOLED, batch=1, length=128),
-    Case("recipe 4's first command on Google's own MetaGraph, free extents", "google", "@google/bert_model.ckpt.meta",
-         [*FIRST, typed("[? ?]")], PLACEHOLDERS, POOLED),
-]
-
 print(f"OpenVINO {openvino.__version__}, NumPy {np.__version__}")
 each("OpenVINO", converted(TOLERANCE))
-each("OpenVINO, fp16", converted(COMPRESSED, "--fp16"))
+each("OpenVINO, fp16", converted(COMPRESSED, "--fp16"), [case for case in cases() if not case.golden == "google"])
 each("OpenVINO, unfused", converted(TOLERANCE, "--fuse=false"), small())
-if SHARED and not MODEL:
-    each("mo", model_optimizer, OPTIMIZED)
 finish()

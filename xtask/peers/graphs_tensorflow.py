@@ -7,7 +7,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from cases import canonical, each, feeds, flags, frazil, judge
+from cases import canonical, each, feeds, flags, frazil, judge, small
 from report import expect, finish
 from tf1 import imported, read_graph, session, tensor, v1
 
@@ -56,6 +56,6 @@ def saved_model(case, folder):
 
 print(f"TensorFlow {tf.__version__}, NumPy {np.__version__}")
 each("frozen", frozen(["freeze"]))
-each("converted to a frozen graph", frozen(["convert", "--to", "tf"]))
+each("converted to a frozen graph", frozen(["convert", "--to", "tf"]), small())
 each("converted to a SavedModel", saved_model)
 finish()

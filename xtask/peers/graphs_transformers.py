@@ -103,6 +103,7 @@ def tokenizer(folder):
         return f", {len(tokens)} word pieces"
     with open(shared("fixtures/tokenization/cases.json")) as f:
         texts = json.load(f)["cases"]
+    tokens.model_max_length = 1000  # some texts are longer than the model takes: that is not the question here
     other = [text["text"] for text in texts
              if tokens(text["text"], add_special_tokens=False)["input_ids"] != text[VOCABULARIES[len(tokens)]]]
     expect(len(other) <= OTHERWISE, f"{len(other)} of {len(texts)} texts become other word pieces: {other[:5]}")
