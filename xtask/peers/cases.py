@@ -12,7 +12,7 @@ import subprocess
 
 import numpy as np
 
-from graphs import (ENCODER, FULL, INPUTS, MODEL, NAMES, PLACEHOLDERS, POOLED, SHARED, SPANS, by_row, chosen_originals,
+from graphs import (ENCODER, FULL, INPUTS, MODEL, NAMES, PLACEHOLDERS, POOLED, SPANS, by_row, chosen_originals,
                     difference, flat, goldens, ports, run, shared, written)
 from report import check, expect
 
@@ -154,8 +154,6 @@ def cases():
                 for which, roles, name in [
                     ("encoder", ["pooled_output", "sequence_output"], "BertModel"),
                     ("pretraining", ["masked_lm_log_probs", "next_sentence_log_probs"], "BertForPreTraining")]]
-    if not SHARED:
-        return []
     # The free batch's MetaGraph has no checkpoint of its own: the weights are the other's.
     os.makedirs(written("staged"), exist_ok=True)
     shutil.copy(shared("fixtures/meta/bert_model_dyn.ckpt.meta"), written("staged"))

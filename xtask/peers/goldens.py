@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 import bert
-from graphs import BY_POSITION, INPUTS, MODEL, SHARED, by_row, chosen_originals, difference, flat, run, shared, written
+from graphs import BY_POSITION, INPUTS, MODEL, by_row, chosen_originals, difference, flat, run, shared, written
 from report import check, expect, finish
 from tf1 import imported, read_graph, session, tensor, v1
 
@@ -129,13 +129,10 @@ def same_where_only_padding_went(original, outputs, golden, rows, given):
 
 
 print(f"TensorFlow {tf.__version__}, NumPy {np.__version__}")
-if SHARED and not MODEL:
+if not MODEL:
     # The real model's frozen graphs are kept as what is not in its checkpoint.
     subprocess.run([sys.executable, shared("models/rebuild_exports.py"), "squad", written("rebuilt")],
                    check=True, stdout=subprocess.DEVNULL)
 for original in chosen_originals():
     make(original)
-if not SHARED and not MODEL:
-    print("nothing to do without the originals")
-    sys.exit(0)
 finish()

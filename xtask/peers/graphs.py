@@ -21,6 +21,9 @@ FULL = "--full" in sys.argv
 # The one published model to run, of random weights, instead of everything small.
 MODEL = next((a.removeprefix("--model=") for a in sys.argv if a.startswith("--model=")), None)
 GOLDENS = os.path.join(os.path.dirname(os.path.abspath(WRITTEN)), "goldens")
+if not SHARED and not MODEL:
+    print("nothing to run: the originals are not here")
+    sys.exit(0)
 
 NAMES = ["input_ids", "input_mask", "segment_ids"]
 INPUTS = NAMES + ["masked_lm_positions"]
@@ -214,6 +217,5 @@ def published():
 
 
 def chosen_originals():
-    if MODEL:
-        return [published()]
-    return ORIGINALS if SHARED else []
+    """Those of this run."""
+    return [published()] if MODEL else ORIGINALS
