@@ -55,7 +55,17 @@ pub(super) fn originals(task: &Task) -> Result<()> {
 /// Builds the frazil program, which the scripts call.
 pub(super) fn build(task: &Task) -> Result<()> {
     let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--quiet", "--package", "frazil", "--bin", "frazil"]);
+    // Beside xtask, so that its libraries, which are built by now, have the features wanted here.
+    cargo.args([
+        "build",
+        "--quiet",
+        "--package",
+        "xtask",
+        "--package",
+        "frazil",
+        "--bin",
+        "frazil",
+    ]);
     if task.full {
         cargo.arg("--release");
     }

@@ -77,7 +77,8 @@ impl Python {
         }
         run(Command::new(&base.program).args(["-m", "venv"]).arg(&venv))?;
         run(Command::new(&program)
-            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"])
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+            .args(["--no-deps", "--no-cache-dir"])
             .arg("--requirement")
             .arg(scripts().join("requirements").join(format!("{name}.txt"))))
         .context("hint: the packages come from pip's configured index; is it reachable?")?;
