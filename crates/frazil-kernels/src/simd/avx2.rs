@@ -1,0 +1,242 @@
+//! Eight lanes of AVX2 with FMA.
+
+use std::arch::x86_64::*;
+
+use super::{Kernel, Simd};
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct Avx2(());
+
+/// # Safety
+/// The CPU has AVX2, FMA and F16C.
+#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2")]
+pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run(Avx2(()))
+}
+
+/// Eight lanes set, then eight clear: read 8 - n before the middle for the first n.
+static FIRST: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
+
+/// The first `n` of 8 lanes.
+#[inline(always)]
+fn first(n: usize) -> __m256i {
+    // SAFETY: 8 - n is in 0..=8, so that 8 numbers follow; the caller's `Avx2` is the proof of AVX2.
+    unsafe { _mm256_loadu_si256(FIRST.as_ptr().add(8 - n.min(8)).cast()) }
+}
+
+impl Simd for Avx2 {
+    const LANES: usize = 8;
+    type F32 = __m256;
+    type I32 = __m256i;
+    type Mask = __m256;
+
+    #[inline(always)]
+    unsafe fn load(self, from: *const f32) -> __m256 {
+        // SAFETY: the caller's promise; `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_loadu_ps(from) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32, x: __m256) {
+        // SAFETY: the caller's promise; `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_storeu_ps(to, x) }
+    }
+    #[inline(always)]
+    unsafe fn load_first(self, from: *const f32, n: usize) -> __m256 {
+        // SAFETY: the caller's promise; `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_maskload_ps(from, first(n)) }
+    }
+    #[inline(always)]
+    unsafe fn store_first(self, to: *mut f32, x: __m256, n: usize) {
+        // SAFETY: the caller's promise; `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_maskstore_ps(to, first(n), x) }
+    }
+    #[inline(always)]
+    unsafe fn load_i32(self, from: *const i32) -> __m256i {
+        // SAFETY: the caller's promise; `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_loadu_si256(from.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn store_i32(self, to: *mut i32, x: __m256i) {
+        // SAFETY: the caller's promise; `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_storeu_si256(to.cast(), x) }
+    }
+    #[inline(always)]
+    unsafe fn store_first_u8(self, to: *mut u8, x: __m256i, n: usize) {
+        // SAFETY: the caller's promise; `self` is the proof that the CPU has the instruction.
+        unsafe {
+            let zero = _mm256_setzero_si256();
+            // Both packs saturate: to i16, then to u8. Lanes 0..4 end in the low half, 4..8 in the high one.
+            let words = _mm256_packs_epi32(x, zero);
+            let bytes = _mm256_packus_epi16(words, zero);
+            let low = _mm_cvtsi128_si32(_mm256_castsi256_si128(bytes)) as u32;
+            let high = _mm_cvtsi128_si32(_mm256_extracti128_si256::<1>(bytes)) as u32;
+            let all = u64::from(low) | u64::from(high) << 32;
+            std::ptr::copy_nonoverlapping(all.to_le_bytes().as_ptr(), to, n.min(8))
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_first_u8(self, from: *const u8, n: usize) -> __m256i {
+        // SAFETY: the caller's promise; `self` is the proof that the CPU has the instruction.
+        unsafe {
+            let mut bytes = [0u8; 8];
+            std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), n.min(8));
+            _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(i64::from_le_bytes(bytes)))
+        }
+    }
+    #[inline(always)]
+    fn splat(self, x: f32) -> __m256 {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_set1_ps(x) }
+    }
+    #[inline(always)]
+    fn splat_i32(self, x: i32) -> __m256i {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_set1_epi32(x) }
+    }
+    #[inline(always)]
+    fn add(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_add_ps(a, b) }
+    }
+    #[inline(always)]
+    fn sub(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_sub_ps(a, b) }
+    }
+    #[inline(always)]
+    fn mul(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_mul_ps(a, b) }
+    }
+    #[inline(always)]
+    fn div(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_div_ps(a, b) }
+    }
+    #[inline(always)]
+    fn min(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_min_ps(a, b) }
+    }
+    #[inline(always)]
+    fn max(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_max_ps(a, b) }
+    }
+    #[inline(always)]
+    fn fma(self, a: __m256, b: __m256, c: __m256) -> __m256 {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_fmadd_ps(a, b, c) }
+    }
+    #[inline(always)]
+    fn fnma(self, a: __m256, b: __m256, c: __m256) -> __m256 {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_fnmadd_ps(a, b, c) }
+    }
+    #[inline(always)]
+    fn sqrt(self, x: __m256) -> __m256 {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_sqrt_ps(x) }
+    }
+    #[inline(always)]
+    fn to_i32(self, x: __m256) -> __m256i {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_cvtps_epi32(x) }
+    }
+    #[inline(always)]
+    fn to_f32(self, x: __m256i) -> __m256 {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_cvtepi32_ps(x) }
+    }
+    #[inline(always)]
+    fn add_i32(self, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_add_epi32(a, b) }
+    }
+    #[inline(always)]
+    fn mul_i32(self, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_mullo_epi32(a, b) }
+    }
+    #[inline(always)]
+    fn shl_i32<const N: u32>(self, x: __m256i) -> __m256i {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_sllv_epi32(x, _mm256_set1_epi32(N as i32)) }
+    }
+    #[inline(always)]
+    fn min_i32(self, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_min_epi32(a, b) }
+    }
+    #[inline(always)]
+    fn max_i32(self, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_max_epi32(a, b) }
+    }
+    #[inline(always)]
+    fn abs(self, x: __m256) -> __m256 {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_andnot_ps(_mm256_set1_ps(-0.0), x) }
+    }
+    #[inline(always)]
+    fn copysign(self, magnitude: __m256, sign: __m256) -> __m256 {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe {
+            let signs = _mm256_set1_ps(-0.0);
+            _mm256_or_ps(_mm256_andnot_ps(signs, magnitude), _mm256_and_ps(signs, sign))
+        }
+    }
+    #[inline(always)]
+    fn round(self, x: __m256) -> __m256 {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x) }
+    }
+    #[inline(always)]
+    fn lt(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_cmp_ps::<_CMP_LT_OQ>(a, b) }
+    }
+    #[inline(always)]
+    fn select(self, mask: __m256, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_blendv_ps(b, a, mask) }
+    }
+    #[inline(always)]
+    fn bits(self, x: __m256) -> __m256i {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_castps_si256(x) }
+    }
+    #[inline(always)]
+    fn from_bits(self, x: __m256i) -> __m256 {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_castsi256_ps(x) }
+    }
+    #[inline(always)]
+    fn sum(self, x: __m256) -> f32 {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe {
+            let halves = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
+            let pairs = _mm_add_ps(halves, _mm_movehl_ps(halves, halves));
+            _mm_cvtss_f32(_mm_add_ss(pairs, _mm_movehdup_ps(pairs)))
+        }
+    }
+    #[inline(always)]
+    fn largest(self, x: __m256) -> f32 {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe {
+            let halves = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
+            let pairs = _mm_max_ps(halves, _mm_movehl_ps(halves, halves));
+            _mm_cvtss_f32(_mm_max_ss(pairs, _mm_movehdup_ps(pairs)))
+        }
+    }
+    #[inline(always)]
+    fn smallest(self, x: __m256) -> f32 {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe {
+            let halves = _mm_min_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
+            let pairs = _mm_min_ps(halves, _mm_movehl_ps(halves, halves));
+            _mm_cvtss_f32(_mm_min_ss(pairs, _mm_movehdup_ps(pairs)))
+        }
+    }
+}
