@@ -208,7 +208,7 @@ impl Simd for Avx2 {
         unsafe { _mm256_castps_si256(x) }
     }
     #[inline(always)]
-    fn from_bits(self, x: __m256i) -> __m256 {
+    fn of_bits(self, x: __m256i) -> __m256 {
         // SAFETY: `self` is the proof that the CPU has the instruction.
         unsafe { _mm256_castsi256_ps(x) }
     }

@@ -194,7 +194,7 @@ impl Simd for Avx512 {
         unsafe { _mm512_castps_si512(x) }
     }
     #[inline(always)]
-    fn from_bits(self, x: __m512i) -> __m512 {
+    fn of_bits(self, x: __m512i) -> __m512 {
         // SAFETY: `self` is the proof that the CPU has the instruction.
         unsafe { _mm512_castsi512_ps(x) }
     }

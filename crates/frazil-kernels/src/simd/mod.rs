@@ -97,7 +97,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// The same bits.
     fn bits(self, x: Self::F32) -> Self::I32;
     /// The same bits.
-    fn from_bits(self, x: Self::I32) -> Self::F32;
+    fn of_bits(self, x: Self::I32) -> Self::F32;
     /// `a + b`, wrapping around.
     fn add_i32(self, a: Self::I32, b: Self::I32) -> Self::I32;
     /// `a * b`, wrapping around.

@@ -141,7 +141,7 @@ impl Simd for Scalar {
         x.to_bits() as i32
     }
     #[inline(always)]
-    fn from_bits(self, x: i32) -> f32 {
+    fn of_bits(self, x: i32) -> f32 {
         f32::from_bits(x as u32)
     }
     #[inline(always)]

@@ -74,16 +74,16 @@ operations! {
     abs: |s, a, b, c| s.abs(a);
     copysign: |s, a, b, c| s.copysign(a, b);
     round: |s, a, b, c| s.round(a);
-    to_i32: |s, a, b, c| s.from_bits(s.to_i32(a));
+    to_i32: |s, a, b, c| s.of_bits(s.to_i32(a));
     to_f32: |s, a, b, c| s.to_f32(s.bits(a));
-    add_i32: |s, a, b, c| s.from_bits(s.add_i32(s.bits(a), s.bits(b)));
-    mul_i32: |s, a, b, c| s.from_bits(s.mul_i32(s.bits(a), s.bits(b)));
-    shl_i32: |s, a, b, c| s.from_bits(s.shl_i32::<23>(s.bits(a)));
-    min_i32: |s, a, b, c| s.from_bits(s.min_i32(s.bits(a), s.bits(b)));
-    max_i32: |s, a, b, c| s.from_bits(s.max_i32(s.bits(a), s.bits(b)));
+    add_i32: |s, a, b, c| s.of_bits(s.add_i32(s.bits(a), s.bits(b)));
+    mul_i32: |s, a, b, c| s.of_bits(s.mul_i32(s.bits(a), s.bits(b)));
+    shl_i32: |s, a, b, c| s.of_bits(s.shl_i32::<23>(s.bits(a)));
+    min_i32: |s, a, b, c| s.of_bits(s.min_i32(s.bits(a), s.bits(b)));
+    max_i32: |s, a, b, c| s.of_bits(s.max_i32(s.bits(a), s.bits(b)));
     select: |s, a, b, c| s.select(s.lt(a, b), c, a);
     splat: |s, a, b, c| s.add(a, s.splat(1.5));
-    splat_i32: |s, a, b, c| s.from_bits(s.add_i32(s.bits(a), s.splat_i32(-7)));
+    splat_i32: |s, a, b, c| s.of_bits(s.add_i32(s.bits(a), s.splat_i32(-7)));
 }
 
 const SPECIAL: [f32; 14] = [
