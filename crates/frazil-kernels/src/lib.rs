@@ -19,6 +19,7 @@ pub mod elementwise;
 pub mod embed;
 pub mod gelu;
 pub mod layout;
+pub mod math;
 pub mod matmul;
 pub mod movement;
 pub mod norm;

@@ -135,6 +135,16 @@ impl Simd for Avx2 {
         unsafe { _mm256_fnmadd_ps(a, b, c) }
     }
     #[inline(always)]
+    fn reciprocal(self, x: __m256) -> __m256 {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe {
+            // One step of Newton's doubles the 12 bits of the estimate.
+            let estimate = _mm256_rcp_ps(x);
+            let error = _mm256_fnmadd_ps(x, estimate, _mm256_set1_ps(1.0));
+            _mm256_fmadd_ps(estimate, error, estimate)
+        }
+    }
+    #[inline(always)]
     fn sqrt(self, x: __m256) -> __m256 {
         // SAFETY: `self` is the proof that the CPU has the instruction.
         unsafe { _mm256_sqrt_ps(x) }

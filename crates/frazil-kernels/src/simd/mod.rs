@@ -82,6 +82,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn min(self, a: Self::F32, b: Self::F32) -> Self::F32;
     /// The larger one; `b` if either is not a number.
     fn max(self, a: Self::F32, b: Self::F32) -> Self::F32;
+    /// `1 / x` within 2 units in the last place, for results and numbers that are normal.
+    fn reciprocal(self, x: Self::F32) -> Self::F32;
     /// The square root.
     fn sqrt(self, x: Self::F32) -> Self::F32;
     /// Without the sign.

@@ -110,6 +110,10 @@ impl Simd for Scalar {
         if a > b { a } else { b }
     }
     #[inline(always)]
+    fn reciprocal(self, x: f32) -> f32 {
+        1.0 / x
+    }
+    #[inline(always)]
     fn sqrt(self, x: f32) -> f32 {
         x.sqrt()
     }

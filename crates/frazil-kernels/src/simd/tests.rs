@@ -185,3 +185,33 @@ fn bytes_are_clamped() {
         }
     }
 }
+
+struct Reciprocals<'a>(&'a [f32]);
+
+impl Kernel for Reciprocals<'_> {
+    type Output = Vec<f32>;
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> Vec<f32> {
+        let mut out = vec![0.0; self.0.len()];
+        for (x, out) in self.0.chunks(S::LANES).zip(out.chunks_mut(S::LANES)) {
+            // SAFETY: both chunks have this length.
+            unsafe {
+                let x = s.load_first(x.as_ptr(), x.len());
+                s.store_first(out.as_mut_ptr(), s.reciprocal(x), out.len());
+            }
+        }
+        out
+    }
+}
+
+#[test]
+fn reciprocals_within_two_units() {
+    let x: Vec<f32> = (1..4000).map(|i| (i as f32 * 0.0431).exp2()).collect();
+    let x: Vec<f32> = x.into_iter().filter(|&x| x < 2f32.powi(126)).collect();
+    for isa in Isa::available() {
+        for (x, got) in x.iter().zip(dispatch(isa, Reciprocals(&x))) {
+            let error = (f64::from(got) * f64::from(*x) - 1.0).abs();
+            assert!(error <= 2.0 / f64::from(1 << 23), "{isa} 1/{x}: {got}");
+        }
+    }
+}
