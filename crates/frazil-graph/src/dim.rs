@@ -27,6 +27,11 @@ impl Symbol {
         Self::new("seq")
     }
 
+    /// Number of positions in a batch that are no padding.
+    pub fn rows() -> Self {
+        Self::new("rows")
+    }
+
     /// The name.
     pub fn name(&self) -> &str {
         &self.0
@@ -78,6 +83,11 @@ impl Dim {
     /// The number of positions.
     pub fn seq() -> Self {
         Self::symbol(Symbol::seq())
+    }
+
+    /// The number of positions in the batch that are no padding.
+    pub fn rows() -> Self {
+        Self::symbol(Symbol::rows())
     }
 
     /// The number, if no symbol is in it.

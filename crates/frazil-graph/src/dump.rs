@@ -88,8 +88,13 @@ fn attributes(op: &Op) -> String {
         Op::Attention(op) => vec![
             ("heads", op.heads.to_string()),
             ("scale", op.scale.to_string()),
-            ("mask_value", op.mask_value.to_string()),
+            if op.packed {
+                ("packed", "true".to_owned())
+            } else {
+                ("mask_value", op.mask_value.to_string())
+            },
         ],
+        Op::PackRows(op) => flags(&[("first", op.first)]),
         Op::Foreign(op) => {
             return show_attrs(
                 op.attrs.iter().map(|(name, attr)| (name.as_str(), show_attr(attr))),

@@ -104,11 +104,26 @@ pub enum Op {
     Linear(Linear),
     /// The sum of three lookups. Inputs: `input_ids [b, s]`, `segment_ids [b, s]`, word table
     /// `[v, h]`, token-type table `[types, h]`, position table `[p, h]`. Output `[b, s, h]`.
+    ///
+    /// With a sixth input, the `index [t]` of [`Op::PackRows`], only those positions are looked up:
+    /// row `r` of the output `[t, h]` is that of `ids[index[r]]` at position `index[r] mod s`.
     Embed,
     /// Self-attention over all heads: softmax(q kᵀ · scale + (1 - mask) · mask_value) v per head.
     /// Inputs: q, k, v as rows `[b*s, n*d]`, and the key mask `[b, s]` of any number type.
     /// Output: rows `[b*s, n*d]`.
+    ///
+    /// Packed, the inputs are q `[tq, n*d]`, k and v `[t, n*d]`, and for queries and keys where
+    /// each sequence's rows begin and end, `[b+1]` each (the bounds of [`Op::PackRows`]). The
+    /// queries of a sequence see all of its keys and no others. Output: rows `[tq, n*d]`.
     Attention(Attention),
+    /// Which positions of a batch are no padding. Inputs: the mask `[b, s]` of any number type, 0
+    /// for padding. Outputs: `index [t]`, the places `i*s + j` of all others in order, and
+    /// `bounds [b+1]`, where each sequence's rows begin and end among them; both `int32`. A
+    /// sequence without any row is refused.
+    PackRows(PackRows),
+    /// Packed rows back in their places, zeros in those of padding. Inputs: x `[t, ..]`, the index
+    /// `[t]` and the mask `[b, s]` of [`Op::PackRows`]. Output `[b, s, ..]`.
+    UnpackRows,
     /// Anything else that the source has.
     Foreign(Foreign),
 }
@@ -359,8 +374,17 @@ pub struct Attention {
     pub heads: usize,
     /// Factor on the scores, `1 / sqrt(d)` in BERT.
     pub scale: f32,
-    /// Added to the scores of masked keys, -10000 in BERT.
+    /// Added to the scores of masked keys, -10000 in BERT. Packed, there are none.
     pub mask_value: f32,
+    /// Whether the rows of padding are left out and bounds stand in for the mask.
+    pub packed: bool,
+}
+
+/// See [`Op::PackRows`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PackRows {
+    /// Whether someone counts on position 0 of every sequence: a mask that hides it is refused.
+    pub first: bool,
 }
 
 /// See [`Op::Foreign`].
@@ -417,6 +441,7 @@ impl Op {
         match self {
             Op::Unpack(op) => op.count,
             Op::Split(op) | Op::SplitV(op) => op.count,
+            Op::PackRows(_) => 2,
             Op::Foreign(op) => op.outputs.len(),
             _ => 1,
         }
@@ -437,7 +462,8 @@ impl Op {
             | Op::Rank
             | Op::Squeeze(_)
             | Op::Unpack(_)
-            | Op::Gelu(_) => (1, 1),
+            | Op::Gelu(_)
+            | Op::PackRows(_) => (1, 1),
             Op::Binary(_)
             | Op::Compare(_)
             | Op::BiasAdd
@@ -457,10 +483,12 @@ impl Op {
             | Op::Gather(_)
             | Op::Range
             | Op::LayerNorm(_)
-            | Op::Linear(_) => (3, 3),
+            | Op::Linear(_)
+            | Op::UnpackRows => (3, 3),
             Op::Pad => (2, 3),
+            Op::Attention(op) if op.packed => (5, 5),
             Op::StridedSlice(_) | Op::OneHot(_) | Op::Attention(_) => (4, 4),
-            Op::Embed => (5, 5),
+            Op::Embed => (5, 6),
             Op::AddN | Op::Pack(_) => (1, usize::MAX),
             Op::Concat => (2, usize::MAX),
             Op::Foreign(_) => (0, usize::MAX),

@@ -3,7 +3,8 @@
 use anyhow::Result;
 use frazil::graph::op::{
     ArgMax, Attention, Binary, Cast, Compare, Gather, Gelu, GeluForm, Input, LayerNorm, Linear,
-    MatMul, OneHot, Pack, Reduce, ReduceKind, ShapeOp, Split, Squeeze, StridedSlice, Unary, Unpack,
+    MatMul, OneHot, Pack, PackRows, Reduce, ReduceKind, ShapeOp, Split, Squeeze, StridedSlice,
+    Unary, Unpack,
 };
 use frazil::graph::{Dim, Graph, Node, Op, Port, Value};
 use frazil::tensor::{DType, Element, Tensor};
@@ -146,7 +147,9 @@ fn operations() -> Vec<Op> {
         Op::Gelu(Gelu { form: GeluForm::Tanh }),
         Op::Linear(Linear::default()),
         Op::Embed,
-        Op::Attention(Attention { heads: 2, scale: 0.5, mask_value: -10000.0 }),
+        Op::Attention(Attention { heads: 2, scale: 0.5, mask_value: -10000.0, packed: false }),
+        Op::PackRows(PackRows::default()),
+        Op::UnpackRows,
     ]);
     all
 }
@@ -217,6 +220,12 @@ fn operands(s: &mut Sketch, op: &Op) -> Result<Vec<Value>> {
         Op::Attention(_) => {
             let (q, k) = (s.fed("q", DType::F32, &[2, 4])?, s.fed("k", DType::F32, &[2, 4])?);
             vec![q, k, s.fed("v", DType::F32, &[2, 4])?, s.fed("mask", DType::I32, &[1, 2])?]
+        }
+        Op::PackRows(_) => vec![s.fed("mask", DType::I32, &[1, 2])?],
+        Op::UnpackRows => {
+            let (rows, index) =
+                (s.fed("x", DType::F32, &[2, 4])?, s.fed("index", DType::I32, &[2])?);
+            vec![rows, index, s.fed("mask", DType::I32, &[1, 2])?]
         }
         Op::Input(_)
         | Op::InputWithDefault(_)

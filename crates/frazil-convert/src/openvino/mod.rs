@@ -81,7 +81,8 @@ pub fn export(graph: &Graph, options: &ExportOptions, xml: &Path) -> Result<Writ
 
 /// With the fused operations that have no layer of their own taken apart again.
 fn lowered(graph: &Graph) -> Result<Cow<'_, Graph>> {
-    let kept = |op: &Op| !matches!(op, Op::Embed | Op::Attention(_));
+    let kept =
+        |op: &Op| !matches!(op, Op::Embed | Op::Attention(_) | Op::PackRows(_) | Op::UnpackRows);
     if graph.nodes().all(|(_, node)| kept(&node.op)) {
         return Ok(Cow::Borrowed(graph));
     }

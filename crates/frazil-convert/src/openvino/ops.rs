@@ -206,6 +206,9 @@ impl Builder<'_> {
                 self.finish(id, layer("Add", 1, [product, inputs[2]]).broadcasting())
             }
             Op::Embed | Op::Attention(_) => refuse("it has to be lowered first"),
+            Op::PackRows(_) | Op::UnpackRows => {
+                refuse("packed rows are for running: export the graph before packing")
+            }
             Op::Foreign(_) => refuse(format!("{TARGET} has no such operation")),
         }
     }

@@ -109,7 +109,16 @@ pub(super) fn op_names(graph: &Graph, facts: &Facts) -> Result<Vec<String>> {
 
 /// Whether TensorFlow has this operation in one piece.
 pub fn has_equivalent(op: &Op) -> bool {
-    !matches!(op, Op::LayerNorm(_) | Op::Gelu(_) | Op::Linear(_) | Op::Embed | Op::Attention(_))
+    !matches!(
+        op,
+        Op::LayerNorm(_)
+            | Op::Gelu(_)
+            | Op::Linear(_)
+            | Op::Embed
+            | Op::Attention(_)
+            | Op::PackRows(_)
+            | Op::UnpackRows
+    )
 }
 
 /// The functions that the nodes refer to, directly or through others; `None` if there are none.
@@ -410,6 +419,8 @@ impl Writer<'_> {
             | Op::Linear(_)
             | Op::Embed
             | Op::Attention(_)
+            | Op::PackRows(_)
+            | Op::UnpackRows
             | Op::Foreign(_) => {
                 let (node, op) = (node.name.clone(), op.to_string());
                 return Err(Error::NoEquivalent { node, op, target: TARGET });

@@ -313,7 +313,9 @@ pub(super) fn linear(transpose_w: bool, inputs: &[Fact]) -> Ruled {
 
 pub(super) fn embed(inputs: &[Fact]) -> Ruled {
     let (ids, words) = (&inputs[0], &inputs[2]);
-    let dims = match (&ids.dims, words.dims.as_deref()) {
+    // One row for each entry of the index, or for each id.
+    let rows = inputs.get(5).unwrap_or(ids);
+    let dims = match (&rows.dims, words.dims.as_deref()) {
         (Some(dims), Some([_, h])) => {
             let mut dims = dims.clone();
             dims.push(h.clone());
@@ -331,6 +333,9 @@ pub(super) fn attention(op: &Attention, inputs: &[Fact]) -> Ruled {
         if hidden.is_some_and(|h| op.heads == 0 || h % op.heads as i64 != 0) {
             return problem(format!("{} does not divide into {} heads", show(dims), op.heads));
         }
+    }
+    if op.packed {
+        return super::rows::attention(inputs);
     }
     Ok(vec![Fact { elements: None, ..inputs[2].clone() }])
 }

@@ -6,9 +6,11 @@
 //! are an error that names the node; what does not follow is left unknown, or becomes a symbol
 //! of its own (`?1`, `?2`, …) where only an extent is unknown.
 //!
-//! `shape` has the rules of operations that move elements, `compute` those that calculate.
+//! `shape` has the rules of operations that move elements, `compute` those that calculate, `rows`
+//! those that leave padding out.
 
 mod compute;
+mod rows;
 mod shape;
 
 use frazil_tensor::{DType, Tensor};
@@ -116,6 +118,8 @@ impl Inference {
             Op::Linear(op) => compute::linear(op.transpose_w, &inputs),
             Op::Embed => compute::embed(&inputs),
             Op::Attention(op) => compute::attention(op, &inputs),
+            Op::PackRows(_) => rows::pack(&x),
+            Op::UnpackRows => rows::unpack(&inputs),
             Op::Shape(op) => Ok(vec![shape::shape_of(op.to, &x)]),
             Op::Size(op) => Ok(vec![shape::size_of(op.to, &x)]),
             Op::Rank => Ok(vec![shape::rank_of(&x)]),

@@ -15,7 +15,8 @@ use crate::op::{
 use crate::{Error, Facts, Graph, Node, NodeId, Result, Value, infer};
 
 /// Expands every fused operation ([`Op::LayerNorm`], [`Op::Gelu`], [`Op::Linear`], [`Op::Embed`],
-/// [`Op::Attention`]) that `keep` does not want to keep.
+/// [`Op::Attention`]) that `keep` does not want to keep. Packed rows have no formula: they are
+/// refused.
 pub fn lower(graph: &mut Graph, keep: &dyn Fn(&Op) -> bool) -> Result<Report> {
     let mut report = Report::default();
     let facts = infer(graph)?;
@@ -31,6 +32,9 @@ pub fn lower(graph: &mut Graph, keep: &dyn Fn(&Op) -> bool) -> Result<Report> {
             Op::LayerNorm(op) => formula.layer_norm(f64::from(op.epsilon))?,
             Op::Gelu(op) => formula.gelu(op.form)?,
             Op::Linear(op) => formula.linear(op.transpose_w)?,
+            Op::Embed if formula.graph.node(id).inputs.len() > 5 => return Err(formula.packed()),
+            Op::Attention(op) if op.packed => return Err(formula.packed()),
+            Op::PackRows(_) | Op::UnpackRows => return Err(formula.packed()),
             Op::Embed => formula.embed()?,
             Op::Attention(op) => formula.attention(op, &mut masks)?,
             _ => continue,
@@ -67,6 +71,11 @@ impl Formula<'_> {
     fn wrong(&self, reason: impl Into<String>) -> Error {
         let node = self.graph.node(self.id);
         Error::Shape { name: node.name.clone(), op: node.op.to_string(), reason: reason.into() }
+    }
+
+    /// Targets know nothing of packed rows.
+    fn packed(&self) -> Error {
+        self.wrong("packed rows are for running: export the graph before packing")
     }
 
     /// A node under the operation's name.
@@ -333,7 +342,8 @@ mod tests {
         for (name, transpose_w) in [("q", false), ("k", true), ("v", false)] {
             g.node(name, Op::Linear(Linear { transpose_w }), &["rows", "w", "bias"]);
         }
-        let attention = Op::Attention(Attention { heads: 2, scale: 0.5, mask_value: -10000.0 });
+        let attention =
+            Op::Attention(Attention { heads: 2, scale: 0.5, mask_value: -10000.0, packed: false });
         g.node("attention", attention.clone(), &["q", "k", "v", "mask"]);
         g.node("attention_1", attention, &["q", "k", "attention", "mask"]);
         g.node("gelu", Op::Gelu(Gelu { form: GeluForm::Tanh }), &["attention_1"]);

@@ -11,6 +11,7 @@ mod index;
 mod matrix;
 mod movement;
 mod reduce;
+mod rows;
 mod shape;
 mod slice;
 
@@ -81,6 +82,10 @@ fn dispatch(call: &Call<'_>) -> Result<Vec<Tensor>> {
         Op::LayerNorm(op) => fused::layer_norm(call, *op)?,
         Op::Gelu(op) => fused::gelu(call, *op)?,
         Op::Linear(op) => matrix::linear(call, *op)?,
+        Op::PackRows(op) => return rows::pack(call, *op),
+        Op::UnpackRows => rows::unpack(call)?,
+        Op::Embed if call.inputs.len() > 5 => rows::embed(call)?,
+        Op::Attention(op) if op.packed => rows::attention(call, *op)?,
         Op::Embed => fused::embed(call)?,
         Op::Attention(op) => fused::attention(call, *op)?,
         Op::Foreign(_) => return Err(call.fail("frazil cannot run it")),

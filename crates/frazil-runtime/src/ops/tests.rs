@@ -12,7 +12,7 @@ use half::f16;
 use super::run;
 use crate::Result;
 
-fn tensor<T: Element>(shape: impl Into<Shape>, values: impl Into<Vec<T>>) -> Tensor {
+pub(super) fn tensor<T: Element>(shape: impl Into<Shape>, values: impl Into<Vec<T>>) -> Tensor {
     Tensor::from_vec(shape, values.into()).unwrap()
 }
 
@@ -24,7 +24,7 @@ fn int(value: i32) -> Tensor {
     tensor([], [value])
 }
 
-fn floats(shape: impl Into<Shape>, values: impl Into<Vec<f32>>) -> Tensor {
+pub(super) fn floats(shape: impl Into<Shape>, values: impl Into<Vec<f32>>) -> Tensor {
     tensor(shape, values)
 }
 
@@ -39,7 +39,7 @@ fn counted(shape: impl Into<Shape>) -> Tensor {
     tensor(shape, (0..count).collect::<Vec<i32>>())
 }
 
-fn all(op: Op, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+pub(super) fn all(op: Op, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
     let mut graph = Graph::new();
     let mut values: Vec<Value> = Vec::new();
     for (i, input) in inputs.iter().enumerate() {
@@ -51,18 +51,18 @@ fn all(op: Op, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
     run(&graph, id, inputs.to_vec())
 }
 
-fn one(op: Op, inputs: &[Tensor]) -> Tensor {
+pub(super) fn one(op: Op, inputs: &[Tensor]) -> Tensor {
     let mut outputs = all(op, inputs).unwrap();
     assert_eq!(outputs.len(), 1);
     outputs.remove(0)
 }
 
-fn message(op: Op, inputs: &[Tensor]) -> String {
+pub(super) fn message(op: Op, inputs: &[Tensor]) -> String {
     all(op, inputs).unwrap_err().to_string()
 }
 
 #[track_caller]
-fn close(found: &Tensor, shape: impl Into<Shape>, expected: &[f32]) {
+pub(super) fn close(found: &Tensor, shape: impl Into<Shape>, expected: &[f32]) {
     assert_eq!(*found.shape(), shape.into());
     for (f, e) in found.values::<f32>().unwrap().iter().zip(expected) {
         assert!((f - e).abs() < 1e-6, "{f} instead of {e}");
@@ -294,7 +294,8 @@ fn fused() {
     let wrong = embed(tensor([1, 2], [1, 2])).unwrap_err();
     assert_eq!(wrong.to_string(), "`node` (Embed): id 2 (element 1 of `in0`) is not in 0..2");
     let rows = floats([2, 2], [1.0, 2.0, 3.0, 4.0]); // [b*s, n*d] = [1*2, 2*1]
-    let attention = Op::Attention(Attention { heads: 2, scale: 0.0, mask_value: -10000.0 });
+    let attention =
+        Op::Attention(Attention { heads: 2, scale: 0.0, mask_value: -10000.0, packed: false });
     let mixed =
         one(attention.clone(), &[rows.clone(), rows.clone(), rows.clone(), tensor([1, 2], [1, 1])]);
     close(&mixed, [2, 2], &[2.0, 3.0, 2.0, 3.0]);

@@ -248,6 +248,9 @@ pub(super) fn bias_add(b: &mut Builder<'_>, node: &Node) -> Emitted {
 pub(super) fn refused(op: &Op) -> Emitted {
     Err(match op {
         Op::Variable(_) | Op::ReadVariable(_) => "its value lies in a checkpoint: freeze the graph",
+        Op::PackRows(_) | Op::UnpackRows | Op::Attention(_) | Op::Embed => {
+            "packed rows are for running: export the graph before packing"
+        }
         _ => "ONNX has no such operation",
     }
     .to_owned())

@@ -271,6 +271,9 @@ fn emit(b: &mut Builder<'_>, id: NodeId) -> Result<(), Refusal> {
         // Ends of the graph, and constants, are written where they are read.
         Op::Input(_) | Op::InputWithDefault(_) | Op::Const(_) => Ok(()),
         op @ (Op::Variable(_) | Op::ReadVariable(_) | Op::Foreign(_)) => compute::refused(op),
+        op @ (Op::PackRows(_) | Op::UnpackRows) => compute::refused(op),
+        op @ Op::Attention(attention) if attention.packed => compute::refused(op),
+        op @ Op::Embed if node.inputs.len() > 5 => compute::refused(op),
         Op::Unary(kind) => compute::unary(b, node, *kind),
         Op::Binary(kind) => compute::binary(b, node, *kind),
         Op::Compare(kind) => compute::compare(b, node, *kind),

@@ -87,6 +87,7 @@ fn rewrite(site: &Site<'_>) -> Result<Rewrite, String> {
         heads: usize::try_from(heads).map_err(|_| format!("{heads} heads"))?,
         scale: scale as f32,
         mask_value: value as f32,
+        packed: false,
     });
     let reshape_stays = match site.dims(site.anchor.into())? {
         [_, columns] if *columns == hidden => false,
@@ -247,7 +248,7 @@ mod tests {
     }
 
     fn expected() -> Op {
-        Op::Attention(Attention { heads: 2, scale: 0.5, mask_value: -10000.0 })
+        Op::Attention(Attention { heads: 2, scale: 0.5, mask_value: -10000.0, packed: false })
     }
 
     #[test]

@@ -17,6 +17,9 @@ use crate::{Dim, Fact, Value};
 
 type Ruled = Result<Vec<Seen>, String>;
 
+/// Why packed rows have no rule.
+const PACKED: &str = "its rows are packed: reshape the graph before packing";
+
 impl Prover<'_> {
     /// What is known of the outputs of the node at hand.
     pub(super) fn rule(&mut self) -> Ruled {
@@ -103,6 +106,9 @@ impl Prover<'_> {
             Op::Softmax | Op::LogSoftmax => one(self.over_last()?),
             Op::LayerNorm(_) => one(self.layer_norm()?),
             Op::Linear(op) => one(self.linear(op.transpose_w)?),
+            Op::PackRows(_) | Op::UnpackRows => Err(PACKED.to_owned()),
+            Op::Embed if inputs.len() > 5 => Err(PACKED.to_owned()),
+            Op::Attention(op) if op.packed => Err(PACKED.to_owned()),
             Op::Embed => one(self.embed()?),
             Op::Attention(_) => one(self.attention()?),
             Op::Shape(_) => {
