@@ -10,6 +10,7 @@ mod freeze;
 mod fuse;
 mod lower;
 mod reshape;
+mod rows;
 mod sweep;
 
 pub use cut::{NewInput, cut};
@@ -19,6 +20,7 @@ pub use freeze::freeze;
 pub use fuse::{Fusions, fuse};
 pub use lower::lower;
 pub use reshape::{Reshape, Size, reshape, set_shapes};
+pub use rows::{demand_rows, pack_rows};
 
 /// What a pass did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
