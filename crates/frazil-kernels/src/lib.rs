@@ -24,6 +24,8 @@ pub mod matmul;
 pub mod movement;
 pub mod norm;
 pub mod number;
+pub mod par;
+pub mod peak;
 pub mod reduce;
 pub mod simd;
 pub mod softmax;
