@@ -18,6 +18,7 @@ pub mod cpu;
 pub mod elementwise;
 pub mod embed;
 pub mod gelu;
+pub mod gemm;
 pub mod layout;
 pub mod math;
 pub mod matmul;

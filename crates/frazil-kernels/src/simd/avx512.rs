@@ -1,8 +1,9 @@
 //! Sixteen lanes of AVX-512.
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::{Kernel, Simd};
+use super::{Kernel, Routine, Simd};
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +14,14 @@ pub struct Avx512(());
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2")]
 pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
     kernel.run(Avx512(()))
+}
+
+/// # Safety
+/// The CPU has AVX-512 F, BW, DQ and VL, AVX2, FMA and F16C; and what the routine asks for.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2")]
+pub(super) unsafe fn call<R: Routine>(input: R::Input) {
+    // SAFETY: the caller's promise.
+    unsafe { R::run(Avx512(()), input) }
 }
 
 /// The first `n` of 16 lanes.
@@ -128,6 +137,40 @@ impl Simd for Avx512 {
             let estimate = _mm512_rcp14_ps(x);
             let error = _mm512_fnmadd_ps(x, estimate, _mm512_set1_ps(1.0));
             _mm512_fmadd_ps(estimate, error, estimate)
+        }
+    }
+    #[inline(always)]
+    unsafe fn fma_pair<const STRIDES: usize, const OFFSET: usize>(
+        self,
+        from: *const u8,
+        stride: usize,
+        w: [__m512; 2],
+        sums: &mut [__m512; 2],
+    ) {
+        // SAFETY: the caller's promise; `self` is the proof that the CPU has the instructions.
+        unsafe {
+            if STRIDES == 0 {
+                asm!(
+                    "vbroadcastss {a}, dword ptr [{from} + {offset}]",
+                    "vfmadd231ps {low}, {a}, {w0}",
+                    "vfmadd231ps {high}, {a}, {w1}",
+                    a = out(zmm_reg) _, from = in(reg) from, offset = const OFFSET,
+                    low = inout(zmm_reg) sums[0], high = inout(zmm_reg) sums[1],
+                    w0 = in(zmm_reg) w[0], w1 = in(zmm_reg) w[1],
+                    options(readonly, nostack, preserves_flags),
+                );
+            } else {
+                asm!(
+                    "vbroadcastss {a}, dword ptr [{from} + {stride}*{strides} + {offset}]",
+                    "vfmadd231ps {low}, {a}, {w0}",
+                    "vfmadd231ps {high}, {a}, {w1}",
+                    a = out(zmm_reg) _, from = in(reg) from, stride = in(reg) stride,
+                    strides = const STRIDES, offset = const OFFSET,
+                    low = inout(zmm_reg) sums[0], high = inout(zmm_reg) sums[1],
+                    w0 = in(zmm_reg) w[0], w1 = in(zmm_reg) w[1],
+                    options(readonly, nostack, preserves_flags),
+                );
+            }
         }
     }
     #[inline(always)]

@@ -78,6 +78,24 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn fma(self, a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32;
     /// `c - a * b`, rounded once.
     fn fnma(self, a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32;
+    /// `sums[i] = a · w[i] + sums[i]` for two vectors, where `a` is the number that lies
+    /// `STRIDES · stride + OFFSET` bytes after `from`; `STRIDES` is 0, 1 or 2. In one piece, so
+    /// that a compiler that has many of them does not read every `a` first.
+    /// # Safety
+    /// The number can be read.
+    #[inline(always)]
+    unsafe fn fma_pair<const STRIDES: usize, const OFFSET: usize>(
+        self,
+        from: *const u8,
+        stride: usize,
+        w: [Self::F32; 2],
+        sums: &mut [Self::F32; 2],
+    ) {
+        // SAFETY: the caller's promise.
+        let a = unsafe { from.add(STRIDES * stride + OFFSET).cast::<f32>().read_unaligned() };
+        let a = self.splat(a);
+        *sums = [self.fma(a, w[0], sums[0]), self.fma(a, w[1], sums[1])];
+    }
     /// The smaller one; `b` if either is not a number.
     fn min(self, a: Self::F32, b: Self::F32) -> Self::F32;
     /// The larger one; `b` if either is not a number.
@@ -146,6 +164,32 @@ pub fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
         // SAFETY: as above.
         Isa::Avx512 | Isa::Avx512Vnni => unsafe { avx512::run(kernel) },
         _ => kernel.run(Scalar::new()),
+    }
+}
+
+/// A [`Kernel`] that is called so often that the choice is made beforehand: see [`routine`].
+pub(crate) trait Routine {
+    /// What it is called with.
+    type Input;
+    /// Computes it. Must be `#[inline(always)]`.
+    ///
+    /// # Safety
+    /// Up to the routine.
+    unsafe fn run<S: Simd>(simd: S, input: Self::Input);
+}
+
+/// The function that runs the routine with the vectors of `isa`.
+///
+/// # Panics
+/// If this machine lacks them: so calling the function is as safe as the routine is.
+pub(crate) fn routine<R: Routine>(isa: Isa) -> unsafe fn(R::Input) {
+    assert!(isa.is_available(), "this machine has no {isa}");
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => avx2::call::<R>,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 | Isa::Avx512Vnni => avx512::call::<R>,
+        _ => scalar::call::<R>,
     }
 }
 

@@ -1,6 +1,6 @@
 //! One number at a time: what the other vectors must equal.
 
-use super::Simd;
+use super::{Routine, Simd};
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +17,13 @@ impl Default for Scalar {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// # Safety
+/// What the routine asks for.
+pub(super) unsafe fn call<R: Routine>(input: R::Input) {
+    // SAFETY: the caller's promise.
+    unsafe { R::run(Scalar::new(), input) }
 }
 
 impl Simd for Scalar {
