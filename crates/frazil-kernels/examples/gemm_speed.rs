@@ -18,7 +18,8 @@ struct Aligned {
 
 impl Aligned {
     fn new(len: usize) -> Self {
-        let all: Vec<f32> = (0..len + 1024).map(|i| (i * 7919 % 1000) as f32 * 1e-3 - 0.5).collect();
+        let all: Vec<f32> =
+            (0..len + 1024).map(|i| (i * 7919 % 1000) as f32 * 1e-3 - 0.5).collect();
         let skip = all.as_ptr().align_offset(64).min(1024);
         Self { all, skip, len }
     }
@@ -44,8 +45,10 @@ fn best(seconds: f64, mut run: impl FnMut()) -> Duration {
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let threads = arguments.next().map_or(2, |threads| threads.parse().expect("a number of threads"));
-    let isa = arguments.next().map_or(Isa::detect(), |isa| isa.parse().expect("an instruction set"));
+    let threads =
+        arguments.next().map_or(2, |threads| threads.parse().expect("a number of threads"));
+    let isa =
+        arguments.next().map_or(Isa::detect(), |isa| isa.parse().expect("an instruction set"));
     let pool = Pool::new(threads);
     let pad = |columns: usize| (columns / 16 | 1) * 16 + if columns / 16 % 2 == 1 { 32 } else { 0 };
     // Cold: as in a model, other weights have passed through the caches before these come again.

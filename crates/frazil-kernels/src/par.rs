@@ -218,8 +218,7 @@ impl Shared {
             }
             rounds = rounds.wrapping_add(1);
             std::hint::spin_loop();
-            if !rounds.is_multiple_of(64)
-                || since.get_or_insert_with(Instant::now).elapsed() < SPIN
+            if !rounds.is_multiple_of(64) || since.get_or_insert_with(Instant::now).elapsed() < SPIN
             {
                 continue;
             }

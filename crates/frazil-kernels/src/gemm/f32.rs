@@ -222,8 +222,7 @@ mod tests {
         let out = Output::F32(&mut [0.0; 6]);
         let w = [0.0; 12];
         let epilogue = Epilogue::default();
-        let gemm =
-            Gemm { m: 2, n: 3, k: 3, a: &[0.0; 5], lda: 3, w: &w, out, ldc: 3, epilogue };
+        let gemm = Gemm { m: 2, n: 3, k: 3, a: &[0.0; 5], lda: 3, w: &w, out, ldc: 3, epilogue };
         run(&Pool::new(1), Isa::Scalar, gemm);
     }
 }

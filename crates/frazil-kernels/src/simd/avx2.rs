@@ -34,6 +34,47 @@ fn first(n: usize) -> __m256i {
     unsafe { _mm256_loadu_si256(FIRST.as_ptr().add(8 - n.min(8)).cast()) }
 }
 
+/// See [`Simd::fma_pair`].
+///
+/// # Safety
+/// As there; and the CPU has the instructions.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+unsafe fn fma_pair<const STRIDES: usize, const OFFSET: usize>(
+    from: *const u8,
+    stride: usize,
+    w: [__m256; 2],
+    sums: &mut [__m256; 2],
+) {
+    // The register for the number; untyped, it would get the name of another size.
+    let _a: __m256;
+    // SAFETY: the caller's promise.
+    unsafe {
+        if STRIDES == 0 {
+            asm!(
+                "vbroadcastss {a}, dword ptr [{from} + {offset}]",
+                "vfmadd231ps {low}, {a}, {w0}",
+                "vfmadd231ps {high}, {a}, {w1}",
+                a = out(ymm_reg) _a, from = in(reg) from, offset = const OFFSET,
+                low = inout(ymm_reg) sums[0], high = inout(ymm_reg) sums[1],
+                w0 = in(ymm_reg) w[0], w1 = in(ymm_reg) w[1],
+                options(readonly, nostack, preserves_flags),
+            );
+        } else {
+            asm!(
+                "vbroadcastss {a}, dword ptr [{from} + {stride}*{strides} + {offset}]",
+                "vfmadd231ps {low}, {a}, {w0}",
+                "vfmadd231ps {high}, {a}, {w1}",
+                a = out(ymm_reg) _a, from = in(reg) from, stride = in(reg) stride,
+                strides = const STRIDES, offset = const OFFSET,
+                low = inout(ymm_reg) sums[0], high = inout(ymm_reg) sums[1],
+                w0 = in(ymm_reg) w[0], w1 = in(ymm_reg) w[1],
+                options(readonly, nostack, preserves_flags),
+            );
+        }
+    }
+}
+
 impl Simd for Avx2 {
     const LANES: usize = 8;
     type F32 = __m256;
@@ -162,30 +203,7 @@ impl Simd for Avx2 {
         sums: &mut [__m256; 2],
     ) {
         // SAFETY: the caller's promise; `self` is the proof that the CPU has the instructions.
-        unsafe {
-            if STRIDES == 0 {
-                asm!(
-                    "vbroadcastss {a}, dword ptr [{from} + {offset}]",
-                    "vfmadd231ps {low}, {a}, {w0}",
-                    "vfmadd231ps {high}, {a}, {w1}",
-                    a = out(ymm_reg) _, from = in(reg) from, offset = const OFFSET,
-                    low = inout(ymm_reg) sums[0], high = inout(ymm_reg) sums[1],
-                    w0 = in(ymm_reg) w[0], w1 = in(ymm_reg) w[1],
-                    options(readonly, nostack, preserves_flags),
-                );
-            } else {
-                asm!(
-                    "vbroadcastss {a}, dword ptr [{from} + {stride}*{strides} + {offset}]",
-                    "vfmadd231ps {low}, {a}, {w0}",
-                    "vfmadd231ps {high}, {a}, {w1}",
-                    a = out(ymm_reg) _, from = in(reg) from, stride = in(reg) stride,
-                    strides = const STRIDES, offset = const OFFSET,
-                    low = inout(ymm_reg) sums[0], high = inout(ymm_reg) sums[1],
-                    w0 = in(ymm_reg) w[0], w1 = in(ymm_reg) w[1],
-                    options(readonly, nostack, preserves_flags),
-                );
-            }
-        }
+        unsafe { fma_pair::<STRIDES, OFFSET>(from, stride, w, sums) }
     }
     #[inline(always)]
     fn sqrt(self, x: __m256) -> __m256 {

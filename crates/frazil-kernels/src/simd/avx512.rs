@@ -30,6 +30,47 @@ fn first(n: usize) -> __mmask16 {
     if n >= 16 { !0 } else { (1u16 << n) - 1 }
 }
 
+/// See [`Simd::fma_pair`].
+///
+/// # Safety
+/// As there; and the CPU has the instructions.
+#[target_feature(enable = "avx512f")]
+#[inline]
+unsafe fn fma_pair<const STRIDES: usize, const OFFSET: usize>(
+    from: *const u8,
+    stride: usize,
+    w: [__m512; 2],
+    sums: &mut [__m512; 2],
+) {
+    // The register for the number; untyped, it would get the name of another size.
+    let _a: __m512;
+    // SAFETY: the caller's promise.
+    unsafe {
+        if STRIDES == 0 {
+            asm!(
+                "vbroadcastss {a}, dword ptr [{from} + {offset}]",
+                "vfmadd231ps {low}, {a}, {w0}",
+                "vfmadd231ps {high}, {a}, {w1}",
+                a = out(zmm_reg) _a, from = in(reg) from, offset = const OFFSET,
+                low = inout(zmm_reg) sums[0], high = inout(zmm_reg) sums[1],
+                w0 = in(zmm_reg) w[0], w1 = in(zmm_reg) w[1],
+                options(readonly, nostack, preserves_flags),
+            );
+        } else {
+            asm!(
+                "vbroadcastss {a}, dword ptr [{from} + {stride}*{strides} + {offset}]",
+                "vfmadd231ps {low}, {a}, {w0}",
+                "vfmadd231ps {high}, {a}, {w1}",
+                a = out(zmm_reg) _a, from = in(reg) from, stride = in(reg) stride,
+                strides = const STRIDES, offset = const OFFSET,
+                low = inout(zmm_reg) sums[0], high = inout(zmm_reg) sums[1],
+                w0 = in(zmm_reg) w[0], w1 = in(zmm_reg) w[1],
+                options(readonly, nostack, preserves_flags),
+            );
+        }
+    }
+}
+
 impl Simd for Avx512 {
     const LANES: usize = 16;
     type F32 = __m512;
@@ -148,30 +189,7 @@ impl Simd for Avx512 {
         sums: &mut [__m512; 2],
     ) {
         // SAFETY: the caller's promise; `self` is the proof that the CPU has the instructions.
-        unsafe {
-            if STRIDES == 0 {
-                asm!(
-                    "vbroadcastss {a}, dword ptr [{from} + {offset}]",
-                    "vfmadd231ps {low}, {a}, {w0}",
-                    "vfmadd231ps {high}, {a}, {w1}",
-                    a = out(zmm_reg) _, from = in(reg) from, offset = const OFFSET,
-                    low = inout(zmm_reg) sums[0], high = inout(zmm_reg) sums[1],
-                    w0 = in(zmm_reg) w[0], w1 = in(zmm_reg) w[1],
-                    options(readonly, nostack, preserves_flags),
-                );
-            } else {
-                asm!(
-                    "vbroadcastss {a}, dword ptr [{from} + {stride}*{strides} + {offset}]",
-                    "vfmadd231ps {low}, {a}, {w0}",
-                    "vfmadd231ps {high}, {a}, {w1}",
-                    a = out(zmm_reg) _, from = in(reg) from, stride = in(reg) stride,
-                    strides = const STRIDES, offset = const OFFSET,
-                    low = inout(zmm_reg) sums[0], high = inout(zmm_reg) sums[1],
-                    w0 = in(zmm_reg) w[0], w1 = in(zmm_reg) w[1],
-                    options(readonly, nostack, preserves_flags),
-                );
-            }
-        }
+        unsafe { fma_pair::<STRIDES, OFFSET>(from, stride, w, sums) }
     }
     #[inline(always)]
     fn sqrt(self, x: __m512) -> __m512 {

@@ -162,9 +162,8 @@ impl Routine for End {
     unsafe fn run<S: Simd>(s: S, tile: Finished) {
         // SAFETY: the caller's promise.
         unsafe {
-            (*tile.finish).tile(s, tile.place, |row, at| {
-                s.load(tile.sums.add(row * 2 * S::LANES + at))
-            });
+            (*tile.finish)
+                .tile(s, tile.place, |row, at| s.load(tile.sums.add(row * 2 * S::LANES + at)));
         }
     }
 }
