@@ -28,6 +28,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "frazil-bert",
             "frazil-convert",
             "frazil-graph",
+            "frazil-kernels",
             "frazil-runtime",
             "frazil-tensor",
             "frazil-tf",

@@ -50,7 +50,8 @@ fn main() {
     let isa =
         arguments.next().map_or(Isa::detect(), |isa| isa.parse().expect("an instruction set"));
     let pool = Pool::new(threads);
-    let pad = |columns: usize| (columns / 16 | 1) * 16 + if columns / 16 % 2 == 1 { 32 } else { 0 };
+    let pad =
+        |columns: usize| ((columns / 16) | 1) * 16 + if columns / 16 % 2 == 1 { 32 } else { 0 };
     // Cold: as in a model, other weights have passed through the caches before these come again.
     let cold = Aligned::new(12 << 20);
     for m in [128, 384, 1024] {

@@ -35,6 +35,32 @@ pub enum Error {
     /// There is nothing to compute.
     #[error("the graph has no outputs")]
     NoOutputs,
+    /// A weight that is damaged.
+    #[error("weight `{name}` has something that is no number at element {at}")]
+    NotANumber {
+        /// The weight.
+        name: String,
+        /// Which element, in row-major order.
+        at: usize,
+    },
+    /// Instructions that this machine lacks.
+    #[error("this machine has no {isa}")]
+    NoIsa {
+        /// Their name.
+        isa: &'static str,
+    },
+    /// `FRAZIL_ISA` names no instructions.
+    #[error("`FRAZIL_ISA` is `{name}`")]
+    UnknownIsa {
+        /// What it says.
+        name: String,
+    },
+    /// `FRAZIL_THREADS` is no number of threads.
+    #[error("`FRAZIL_THREADS` is `{given}`, which is no number of threads")]
+    Threads {
+        /// What it says.
+        given: String,
+    },
     /// An input was not given.
     #[error("input `{name}` ({expected}) is not given")]
     MissingInput {

@@ -4,9 +4,11 @@
 //! - [`Execution`]: one run, which can be watched node by node;
 //! - [`Plan`]: which nodes, in which order, and when a value is no longer needed.
 //!
-//! This is the reference: plain kernels, one thread, a fresh block of memory for every value.
-//! Packed batches, arenas and threads belong to the fast path.
+//! These are the reference: plain kernels, one thread, a fresh block of memory for every value.
+//!
+//! - [`Engine`]: the fast path, with packed batches, planned memory and threads.
 
+mod engine;
 mod error;
 mod execution;
 mod feed;
@@ -14,6 +16,7 @@ mod ops;
 mod plan;
 mod session;
 
+pub use engine::{Engine, EngineOptions, StepTime, Worker, raise};
 pub use error::{Error, Result};
 pub use execution::Execution;
 pub use feed::{Feed, Inputs};

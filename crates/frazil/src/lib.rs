@@ -14,6 +14,7 @@ pub use error::{Error, Result};
 pub use frazil_bert as bert;
 pub use frazil_convert as convert;
 pub use frazil_graph as graph;
+pub use frazil_kernels as kernels;
 pub use frazil_runtime as runtime;
 pub use frazil_tensor as tensor;
 pub use frazil_tf as tf;

@@ -1,5 +1,6 @@
 //! The commands: each parses its arguments, calls one of `frazil::ops`, and prints the report.
 
+pub mod bench;
 pub mod convert;
 pub mod demo;
 pub mod export_weights;

@@ -1,5 +1,6 @@
 //! What frazil does, one module for each verb: options in, report out. Nothing here prints.
 
+pub mod bench;
 pub mod convert;
 pub mod cut_spec;
 pub mod export_weights;

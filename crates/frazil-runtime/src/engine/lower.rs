@@ -1,0 +1,697 @@
+//! From a graph to steps: which nodes have a fast kernel, what joins its neighbour, and where
+//! every value lies.
+//!
+//! A node without a fast kernel is a plain step on tensors; what is fast around it stays fast.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use frazil_graph::op::{Binary, GeluForm, Unary};
+use frazil_graph::{Dim, Facts, Graph, Node, NodeId, Op, Symbol, Value, infer};
+use frazil_kernels::Isa;
+use frazil_kernels::gemm::Activation;
+use frazil_tensor::{DType, Tensor};
+
+use super::program::{
+    Attention, Embed, ExtentId, Norm, Place, Program, Sequences, Step, Storage, Stride, View, Work,
+};
+use super::weights::{Linear, Matrix, Table};
+use crate::execution::run_node;
+use crate::plan::Plan;
+use crate::{Error, Result, ops};
+
+/// Why a node is left to the plain kernels.
+type Reason = String;
+
+/// The program of a graph that was raised (and packed, if it is to be).
+pub(crate) fn lower(graph: Graph, isa: Isa) -> Result<Program> {
+    let plan = Plan::new(&graph, &graph.outputs)?;
+    let facts = infer(&graph)?;
+    let needed: HashSet<NodeId> = plan.steps.iter().map(|step| step.node).collect();
+    let mut uses: HashMap<Value, Vec<NodeId>> = HashMap::new();
+    for step in &plan.steps {
+        for &input in &graph.node(step.node).inputs {
+            uses.entry(input).or_default().push(step.node);
+        }
+    }
+    for port in &graph.outputs {
+        // An output is one reader more, so that nothing swallows it.
+        uses.entry(port.value).or_default().push(port.value.node);
+    }
+    let mut lowering = Lowering {
+        facts,
+        uses,
+        symbols: known_symbols(&graph, &needed),
+        constants: HashMap::new(),
+        places: HashMap::new(),
+        done: HashSet::new(),
+        extents: BTreeMap::new(),
+        isa,
+        program: Program {
+            graph: Graph::new(),
+            isa,
+            steps: Vec::new(),
+            extents: Vec::new(),
+            blocks: 0,
+            storages: Vec::new(),
+            tensors: 0,
+            lists: 0,
+            constants: Vec::new(),
+            linears: Vec::new(),
+            outputs: Vec::new(),
+            slow: Vec::new(),
+        },
+        graph: &graph,
+    };
+    for step in plan.steps.iter().filter(|step| step.constant) {
+        refuse_nan(&graph, step.node)?;
+        lowering.constant_node(step.node)?;
+    }
+    let groups = lowering.groups(&plan);
+    for step in plan.steps.iter().filter(|step| !step.constant) {
+        if !lowering.done.contains(&step.node) {
+            lowering.node(step.node, &groups)?;
+        }
+    }
+    for port in &graph.outputs {
+        let place = lowering.place(port.value);
+        lowering.program.outputs.push((port.name.clone(), place));
+    }
+    let mut program = lowering.program;
+    assign_blocks(&mut program);
+    program.graph = without_constants(graph);
+    Ok(program)
+}
+
+/// An error if a weight has something that is no number.
+fn refuse_nan(graph: &Graph, id: NodeId) -> Result<()> {
+    let node = graph.node(id);
+    let Some(values) = node.op.as_const().and_then(|value| value.values::<f32>().ok()) else {
+        return Ok(());
+    };
+    // In pieces without an exit on the way, which the compiler turns into vectors.
+    let any = |piece: &[f32]| piece.iter().fold(false, |found, x| found | x.is_nan());
+    match values.chunks(4096).position(any) {
+        None => Ok(()),
+        Some(piece) => {
+            let at = values[piece * 4096..].iter().position(|x| x.is_nan()).unwrap_or(0);
+            Err(Error::NotANumber { name: node.name.clone(), at: piece * 4096 + at })
+        }
+    }
+}
+
+/// Symbols whose size is known when steps begin: those of the inputs, and the packed rows.
+fn known_symbols(graph: &Graph, needed: &HashSet<NodeId>) -> HashSet<Symbol> {
+    let mut symbols = HashSet::from([Symbol::rows()]);
+    for port in &graph.inputs {
+        if let Op::Input(input) | Op::InputWithDefault(input) = graph.op(port.value)
+            && needed.contains(&port.value.node)
+        {
+            let single = input.dims.iter().flatten().filter_map(Dim::as_symbol);
+            symbols.extend(single.cloned());
+        }
+    }
+    symbols
+}
+
+/// Weights live in the program now; the graph keeps its nodes for plain steps and messages.
+fn without_constants(mut graph: Graph) -> Graph {
+    for id in graph.ids() {
+        if let Op::Const(op) = &mut graph.node_mut(id).op {
+            op.value = Tensor::from_vec([0], Vec::<f32>::new()).expect("nothing fits nothing");
+        }
+    }
+    graph
+}
+
+struct Lowering<'g> {
+    graph: &'g Graph,
+    facts: Facts,
+    /// The nodes that read a value, once for each time.
+    uses: HashMap<Value, Vec<NodeId>>,
+    symbols: HashSet<Symbol>,
+    constants: HashMap<Value, Tensor>,
+    places: HashMap<Value, Place>,
+    /// Nodes that another node's step computes.
+    done: HashSet<NodeId>,
+    extents: BTreeMap<Dim, ExtentId>,
+    isa: Isa,
+    program: Program,
+}
+
+/// Linear layers over the same rows that one product computes, by their first node.
+type Groups = HashMap<NodeId, Vec<NodeId>>;
+
+impl Lowering<'_> {
+    fn constant_node(&mut self, id: NodeId) -> Result<()> {
+        let outputs = run_node(self.graph, id, &self.constants)?;
+        for (port, tensor) in outputs.into_iter().enumerate() {
+            self.constants.insert(Value { node: id, port: port as u32 }, tensor);
+        }
+        Ok(())
+    }
+
+    /// Where a value is; constants are brought in when somebody asks for them.
+    fn place(&mut self, value: Value) -> Place {
+        if let Some(place) = self.places.get(&value) {
+            return place.clone();
+        }
+        let place = if let Some(tensor) = self.constants.get(&value) {
+            self.program.constants.push(ops::aligned(tensor.clone()));
+            Place::Constant(self.program.constants.len() - 1)
+        } else {
+            let at = self.graph.inputs.iter().position(|port| port.value == value);
+            Place::Input(at.expect("what is neither constant nor computed is fed"))
+        };
+        self.places.insert(value, place.clone());
+        place
+    }
+
+    fn step(&mut self, node: NodeId, work: Work) {
+        self.program.steps.push(Step { node, work });
+    }
+
+    fn dims(&self, value: Value) -> Result<Vec<Dim>, Reason> {
+        let fact = &self.facts[value];
+        let name = self.graph.value_name(value);
+        if fact.dtype != Some(DType::F32) {
+            return Err(format!("`{name}` is no float32"));
+        }
+        let dims = fact.dims.clone().ok_or_else(|| format!("the rank of `{name}` is unknown"))?;
+        let open = dims.iter().flat_map(Dim::symbols).find(|s| !self.symbols.contains(s));
+        match open {
+            Some(symbol) => Err(format!("the extent {symbol} of `{name}` is unknown")),
+            None if dims.is_empty() => Err(format!("`{name}` is a scalar")),
+            None => Ok(dims),
+        }
+    }
+
+    fn extent(&mut self, dim: &Dim) -> ExtentId {
+        if let Some(&id) = self.extents.get(dim) {
+            return id;
+        }
+        self.program.extents.push(dim.clone());
+        let id = self.program.extents.len() - 1;
+        self.extents.insert(dim.clone(), id);
+        id
+    }
+
+    /// Memory for a value that a fast step makes.
+    fn view(&mut self, dims: &[Dim]) -> View {
+        let dims: Vec<ExtentId> = dims.iter().map(|dim| self.extent(dim)).collect();
+        let (&last, rows) = dims.split_last().expect("scalars were refused");
+        let stride = match self.program.extents[last].as_known() {
+            Some(width) => Stride::Known(padded(width as usize)),
+            None => Stride::Extent(last),
+        };
+        self.program.storages.push(Storage { block: 0, rows: rows.to_vec(), stride });
+        View { storage: self.program.storages.len() - 1, column: 0, dims }
+    }
+
+    /// The only node that reads a value, if there is just one.
+    fn only_reader(&self, value: Value) -> Option<NodeId> {
+        match self.uses.get(&value).map(Vec::as_slice) {
+            Some(&[reader]) if reader != value.node => Some(reader),
+            _ => None,
+        }
+    }
+
+    fn constant(&self, value: Value) -> Result<&Tensor, Reason> {
+        let name = || format!("`{}` is not constant", self.graph.value_name(value));
+        self.constants.get(&value).ok_or_else(name)
+    }
+
+    fn vector(&self, value: Value) -> Result<Vec<f32>, Reason> {
+        let tensor = self.constant(value)?;
+        match tensor.values::<f32>() {
+            Ok(values) if tensor.shape().len() == 1 => Ok(values.into_owned()),
+            _ => Err(format!("`{}` is no list of float32", self.graph.value_name(value))),
+        }
+    }
+
+    /// A value whose rows a fast kernel can read.
+    fn rows(&mut self, value: Value) -> Result<(Place, Vec<Dim>), Reason> {
+        let dims = self.dims(value)?;
+        Ok((self.place(value), dims))
+    }
+
+    fn node(&mut self, id: NodeId, groups: &Groups) -> Result<()> {
+        let graph = self.graph;
+        let node = graph.node(id);
+        if node.op.is_input() && matches!(node.op, Op::Input(_)) {
+            return Ok(());
+        }
+        match self.fast(id, node, groups) {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(reason) => self.program.slow.push((node.name.clone(), reason)),
+        }
+        let inputs = node.inputs.iter().map(|&input| self.place(input)).collect();
+        let first = self.program.tensors;
+        self.program.tensors += node.op.outputs();
+        let outputs: Vec<usize> = (first..self.program.tensors).collect();
+        for (port, &tensor) in outputs.iter().enumerate() {
+            let value = Value { node: id, port: port as u32 };
+            self.places.insert(value, Place::Tensor(tensor));
+        }
+        self.step(id, Work::Plain { inputs, outputs });
+        Ok(())
+    }
+
+    /// Makes a fast step of the node; `false` if there is none for its kind, the reason if there
+    /// is one that does not fit.
+    fn fast(&mut self, id: NodeId, node: &Node, groups: &Groups) -> Result<bool, Reason> {
+        match &node.op {
+            Op::PackRows(op) => self.pack_rows(id, node, op.first),
+            Op::UnpackRows => self.unpack_rows(id, node)?,
+            Op::Embed => self.embed(id, node)?,
+            Op::Linear(_) | Op::MatMul(_) => {
+                // The plain kernel is the better one for products of two variables.
+                if matches!(node.op, Op::MatMul(_)) && self.constant(node.inputs[1]).is_err() {
+                    return Ok(false);
+                }
+                match groups.get(&id) {
+                    Some(group) => self.linear_group(id, group)?,
+                    None => self.linear(id, node)?,
+                }
+            }
+            Op::LayerNorm(op) => self.layer_norm(id, node, op.epsilon)?,
+            Op::Attention(op) => self.attention(id, node, op)?,
+            Op::Gelu(_) | Op::Unary(Unary::Tanh | Unary::Relu) => {
+                let Some(activation) = activation(&node.op) else { return Ok(false) };
+                let (x, dims) = self.rows(node.inputs[0])?;
+                let out = self.view(&dims);
+                self.places.insert(id.into(), Place::View(out.clone()));
+                self.step(id, Work::Map { x, activation, out });
+            }
+            Op::Unary(Unary::Identity | Unary::StopGradient) => {
+                let place = self.place(node.inputs[0]);
+                self.places.insert(id.into(), place);
+            }
+            Op::Binary(Binary::Add) => return self.add(id, node),
+            Op::Softmax | Op::LogSoftmax => {
+                let (x, dims) = self.rows(node.inputs[0])?;
+                let out = self.view(&dims);
+                self.places.insert(id.into(), Place::View(out.clone()));
+                self.step(id, Work::Softmax { x, log: matches!(node.op, Op::LogSoftmax), out });
+            }
+            Op::Reshape | Op::Squeeze(_) | Op::ExpandDims => return self.same_rows(id, node),
+            Op::Gather(op) if op.batch_dims == 0 => return self.gather(id, node),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn pack_rows(&mut self, id: NodeId, node: &Node, first: bool) {
+        let mask = self.place(node.inputs[0]);
+        let index = self.program.lists;
+        let bounds = index + 1;
+        self.program.lists += 2;
+        self.places.insert(Value { node: id, port: 0 }, Place::List(index));
+        self.places.insert(Value { node: id, port: 1 }, Place::List(bounds));
+        self.step(id, Work::PackRows { mask, first, index, bounds });
+    }
+
+    fn unpack_rows(&mut self, id: NodeId, node: &Node) -> Result<(), Reason> {
+        let (x, _) = self.rows(node.inputs[0])?;
+        let dims = self.dims(id.into())?;
+        let index = self.place(node.inputs[1]);
+        let out = self.view(&dims);
+        self.places.insert(id.into(), Place::View(out.clone()));
+        self.step(id, Work::UnpackRows { x, index, out });
+        Ok(())
+    }
+
+    fn embed(&mut self, id: NodeId, node: &Node) -> Result<(), Reason> {
+        let [words, types, positions] =
+            [2, 3, 4].map(|i| self.constant(node.inputs[i]).and_then(Table::new));
+        let (words, types, positions) = (words?, types?, positions?);
+        let dims = self.dims(id.into())?;
+        let norm = self.only_reader(id.into()).and_then(|reader| {
+            let Op::LayerNorm(op) = self.graph.node(reader).op else { return None };
+            let inputs = &self.graph.node(reader).inputs;
+            let (gamma, beta) = (self.vector(inputs[1]).ok()?, self.vector(inputs[2]).ok()?);
+            Some((reader, Norm { gamma, beta, epsilon: op.epsilon }))
+        });
+        let sources = [node.inputs[0], node.inputs[1]];
+        let [ids, segments] = sources.map(|value| self.place(value));
+        let index = node.inputs.get(5).map(|&value| self.place(value));
+        let out = self.view(&dims);
+        self.places.insert(id.into(), Place::View(out.clone()));
+        let norm = norm.map(|(reader, norm)| {
+            self.places.insert(reader.into(), Place::View(out.clone()));
+            self.done.insert(reader);
+            norm
+        });
+        let work =
+            Embed { ids, segments, index, words, types, positions, norm, out, sources };
+        self.step(id, Work::Embed(Box::new(work)));
+        Ok(())
+    }
+
+    /// The matrix of a linear layer.
+    fn matrix(&self, node: &Node) -> Result<Matrix, Reason> {
+        let weight = self.constant(node.inputs[1])?.clone();
+        let (transposed, bias) = match &node.op {
+            Op::Linear(op) => (op.transpose_w, Some(self.constant(node.inputs[2])?.clone())),
+            Op::MatMul(op) if !op.transpose_a => (op.transpose_b, None),
+            _ => return Err("the rows are transposed".into()),
+        };
+        Ok(Matrix { weight, transposed, bias })
+    }
+
+    fn pack(&mut self, parts: &[Matrix]) -> Result<usize, Reason> {
+        let linear = Linear::pack(self.isa, parts)?;
+        self.program.linears.push(linear);
+        Ok(self.program.linears.len() - 1)
+    }
+
+    /// A product with the activation and the sum that follow it.
+    fn linear(&mut self, id: NodeId, node: &Node) -> Result<(), Reason> {
+        let matrix = self.matrix(node)?;
+        let (x, x_dims) = self.rows(node.inputs[0])?;
+        let dims = self.dims(id.into())?;
+        let (k, _) = matrix.extents()?;
+        if !x_dims.last().is_some_and(|last| last.is(k as i64)) || x_dims.len() != dims.len() {
+            return Err("the operands do not go together".into());
+        }
+        let linear = self.pack(&[matrix])?;
+        // The nodes that this step computes; the last one's value is what it writes.
+        let mut joined = vec![id];
+        let mut applied = Activation::None;
+        if let Some(reader) = self.only_reader(id.into())
+            && let Some(activation) = activation(&self.graph.node(reader).op)
+        {
+            applied = activation;
+            joined.push(reader);
+        }
+        let residual = joined.last().and_then(|&last| self.residual(last, &dims));
+        let residual = residual.map(|(sum, place)| {
+            joined.push(sum);
+            place
+        });
+        let out = self.view(&dims);
+        for node in joined {
+            self.places.insert(node.into(), Place::View(out.clone()));
+            self.done.insert(node);
+        }
+        self.step(id, Work::Linear { x, linear, activation: applied, residual, out });
+        Ok(())
+    }
+
+    /// The sum that is all that reads a value, and the other summand, if that is already there.
+    fn residual(&mut self, of: NodeId, dims: &[Dim]) -> Option<(NodeId, Place)> {
+        let sum = self.only_reader(of.into())?;
+        let node = self.graph.node(sum);
+        if !matches!(node.op, Op::Binary(Binary::Add)) || self.dims(sum.into()).ok()? != dims {
+            return None;
+        }
+        let other = if node.inputs[0].node == of { node.inputs[1] } else { node.inputs[0] };
+        if self.dims(other).ok()? != dims {
+            return None;
+        }
+        let place = self.places.get(&other).filter(|place| matches!(place, Place::View(_)))?;
+        Some((sum, place.clone()))
+    }
+
+    /// Linear layers that read the same rows and are read by one attention only.
+    fn groups(&self, plan: &Plan) -> Groups {
+        let mut groups = Groups::new();
+        for step in &plan.steps {
+            let attention = self.graph.node(step.node);
+            if !matches!(attention.op, Op::Attention(_)) {
+                continue;
+            }
+            let mut by_rows: BTreeMap<Value, Vec<NodeId>> = BTreeMap::new();
+            for &operand in &attention.inputs[..3] {
+                let node = self.graph.node(operand.node);
+                let fits = matches!(node.op, Op::Linear(_) | Op::MatMul(_))
+                    && self.only_reader(operand) == Some(step.node)
+                    && self.matrix(node).and_then(|matrix| matrix.extents()).is_ok()
+                    && self.dims(operand).is_ok_and(|dims| dims.len() == 2);
+                if fits {
+                    by_rows.entry(self.behind(node.inputs[0])).or_default().push(operand.node);
+                }
+            }
+            for mut group in by_rows.into_values().filter(|group| group.len() > 1) {
+                group.sort_by_key(|id| plan.steps.iter().position(|step| step.node == *id));
+                groups.insert(group[0], group);
+            }
+        }
+        groups
+    }
+
+    /// What a value is a view of.
+    fn behind(&self, value: Value) -> Value {
+        let node = self.graph.node(value.node);
+        match node.op {
+            Op::Reshape | Op::Unary(Unary::Identity | Unary::StopGradient) => {
+                self.behind(node.inputs[0])
+            }
+            _ => value,
+        }
+    }
+
+    fn linear_group(&mut self, id: NodeId, group: &[NodeId]) -> Result<(), Reason> {
+        let (x, _) = self.rows(self.graph.node(id).inputs[0])?;
+        let dims = self.dims(id.into())?;
+        let mut parts = Vec::new();
+        for &member in group {
+            parts.push(self.matrix(self.graph.node(member))?);
+        }
+        let widths: Vec<usize> =
+            parts.iter().map(|part| part.extents().map(|(_, n)| n)).collect::<Result<_, _>>()?;
+        let linear = self.pack(&parts)?;
+        let total: usize = widths.iter().sum();
+        let out = self.view(&[dims[0].clone(), Dim::from(total)]);
+        let mut column = 0;
+        for (&member, width) in group.iter().zip(widths) {
+            let dims = vec![out.dims[0], self.extent(&Dim::from(width))];
+            let view = View { storage: out.storage, column, dims };
+            self.places.insert(member.into(), Place::View(view));
+            self.done.insert(member);
+            column += width;
+        }
+        self.step(id, Work::Linear { x, linear, activation: Activation::None, residual: None, out });
+        Ok(())
+    }
+
+    fn layer_norm(&mut self, id: NodeId, node: &Node, epsilon: f32) -> Result<(), Reason> {
+        let (gamma, beta) = (self.vector(node.inputs[1])?, self.vector(node.inputs[2])?);
+        let (x, dims) = self.rows(node.inputs[0])?;
+        if !dims.last().is_some_and(|last| last.is(gamma.len() as i64)) || gamma.len() != beta.len()
+        {
+            return Err("gamma and beta do not go with the rows".into());
+        }
+        let out = self.view(&dims);
+        self.places.insert(id.into(), Place::View(out.clone()));
+        self.step(id, Work::LayerNorm { x, gamma, beta, epsilon, out });
+        Ok(())
+    }
+
+    fn attention(
+        &mut self,
+        id: NodeId,
+        node: &Node,
+        op: &frazil_graph::op::Attention,
+    ) -> Result<(), Reason> {
+        let dims = self.dims(id.into())?;
+        let width = dims.last().and_then(Dim::as_known).unwrap_or(0) as usize;
+        if dims.len() != 2 || op.heads == 0 || width % op.heads != 0 {
+            return Err("the operands do not go together".into());
+        }
+        let size = width / op.heads;
+        if size % 8 != 0 || size == 0 {
+            return Err(format!("a head has {size} columns, which is no multiple of 8"));
+        }
+        for i in 0..3 {
+            let operand = self.dims(node.inputs[i])?;
+            if operand.len() != 2 || operand[1] != dims[1] {
+                return Err("the operands do not go together".into());
+            }
+        }
+        let [q, k, v] = [0, 1, 2].map(|i| self.place(node.inputs[i]));
+        let sequences = if op.packed {
+            let (queries, keys) = (self.place(node.inputs[3]), self.place(node.inputs[4]));
+            Sequences::Packed { queries, keys }
+        } else {
+            Sequences::Mask(self.place(node.inputs[3]))
+        };
+        let out = self.view(&dims);
+        self.places.insert(id.into(), Place::View(out.clone()));
+        let (heads, scale) = (op.heads, op.scale);
+        let work = Attention { q, k, v, heads, size, scale, sequences, out };
+        self.step(id, Work::Attention(Box::new(work)));
+        Ok(())
+    }
+
+    fn add(&mut self, id: NodeId, node: &Node) -> Result<bool, Reason> {
+        let [Ok(a), Ok(b)] = [0, 1].map(|i| self.dims(node.inputs[i])) else { return Ok(false) };
+        if a != b {
+            return Ok(false);
+        }
+        let [left, right] = [0, 1].map(|i| self.place(node.inputs[i]));
+        let out = self.view(&a);
+        self.places.insert(id.into(), Place::View(out.clone()));
+        self.step(id, Work::Add { a: left, b: right, out });
+        Ok(true)
+    }
+
+    /// The same rows under other leading extents cost nothing.
+    fn same_rows(&mut self, id: NodeId, node: &Node) -> Result<bool, Reason> {
+        let x = node.inputs[0];
+        let Some(Place::View(view)) = self.places.get(&x).cloned() else { return Ok(false) };
+        let (Ok(from), Ok(to)) = (self.dims(x), self.dims(id.into())) else { return Ok(false) };
+        let rows = |dims: &[Dim]| Dim::product(&dims[..dims.len() - 1]);
+        if from.last() != to.last() || rows(&from).is_none() || rows(&from) != rows(&to) {
+            return Ok(false);
+        }
+        let dims = to.iter().map(|dim| self.extent(dim)).collect();
+        self.places.insert(id.into(), Place::View(View { dims, ..view }));
+        Ok(true)
+    }
+
+    /// Rows of a two-dimensional value by a list of numbers.
+    fn gather(&mut self, id: NodeId, node: &Node) -> Result<bool, Reason> {
+        let axis = self.facts[node.inputs[2]].known_elements();
+        let x = node.inputs[0];
+        let is_rows = matches!(self.places.get(&x), Some(Place::View(_)))
+            && axis.as_deref() == Some(&[0])
+            && self.facts[node.inputs[1]].rank() == Some(1);
+        let (Ok(from), Ok(to)) = (self.dims(x), self.dims(id.into())) else { return Ok(false) };
+        if !is_rows || from.len() != 2 {
+            return Ok(false);
+        }
+        let (x, rows) = (self.place(x), self.place(node.inputs[1]));
+        let out = self.view(&to);
+        self.places.insert(id.into(), Place::View(out.clone()));
+        self.step(id, Work::Gather { x, rows, out });
+        Ok(true)
+    }
+}
+
+/// The activation that an operation is, if a product can apply it.
+fn activation(op: &Op) -> Option<Activation> {
+    match op {
+        Op::Gelu(gelu) if gelu.form == GeluForm::Tanh => Some(Activation::GeluTanh),
+        Op::Gelu(_) => Some(Activation::GeluErf),
+        Op::Unary(Unary::Tanh) => Some(Activation::Tanh),
+        Op::Unary(Unary::Relu) => Some(Activation::Relu),
+        _ => None,
+    }
+}
+
+/// Numbers from one row to the next: an odd number of cache lines, so that rows do not fall on
+/// the same sets of a cache; narrow rows stay as they are.
+fn padded(width: usize) -> usize {
+    if width < 64 {
+        return width;
+    }
+    let lines = width.div_ceil(16);
+    (lines | 1) * 16
+}
+
+/// Gives every storage a block: one that nobody needs any more, or a new one.
+fn assign_blocks(program: &mut Program) {
+    let mut last: Vec<usize> = vec![0; program.storages.len()];
+    for (at, step) in program.steps.iter().enumerate() {
+        step.work.views(&mut |view| last[view.storage] = at);
+    }
+    for (_, place) in &program.outputs {
+        if let Place::View(view) = place {
+            last[view.storage] = usize::MAX;
+        }
+    }
+    // Per block: until when it is taken, and what it was made for.
+    let mut blocks: Vec<(usize, Stride)> = Vec::new();
+    let mut given: Vec<bool> = vec![false; program.storages.len()];
+    for at in 0..program.steps.len() {
+        let Some(out) = program.steps[at].work.out().map(|view| view.storage) else { continue };
+        if std::mem::replace(&mut given[out], true) {
+            continue;
+        }
+        let stride = program.storages[out].stride;
+        let free = |(until, _): &(usize, Stride)| *until < at;
+        // The same kind first; then anything, since blocks grow.
+        let found = blocks
+            .iter()
+            .position(|block| free(block) && block.1 == stride)
+            .or_else(|| blocks.iter().position(free));
+        let block = found.unwrap_or_else(|| {
+            blocks.push((0, stride));
+            blocks.len() - 1
+        });
+        blocks[block] = (last[out], stride);
+        program.storages[out].block = block;
+    }
+    program.blocks = blocks.len();
+}
+
+impl Work {
+    /// What the step writes, if it is a view.
+    pub(crate) fn out(&self) -> Option<&View> {
+        match self {
+            Work::Embed(embed) => Some(&embed.out),
+            Work::Attention(attention) => Some(&attention.out),
+            Work::Linear { out, .. }
+            | Work::LayerNorm { out, .. }
+            | Work::Map { out, .. }
+            | Work::Add { out, .. }
+            | Work::Softmax { out, .. }
+            | Work::Gather { out, .. }
+            | Work::UnpackRows { out, .. } => Some(out),
+            Work::PackRows { .. } | Work::Plain { .. } => None,
+        }
+    }
+
+    /// Every view that the step reads or writes.
+    pub(crate) fn views(&self, seen: &mut impl FnMut(&View)) {
+        if let Some(out) = self.out() {
+            seen(out);
+        }
+        self.places(&mut |place| {
+            if let Place::View(view) = place {
+                seen(view);
+            }
+        });
+    }
+
+    /// Every place that the step reads.
+    pub(crate) fn places(&self, seen: &mut impl FnMut(&Place)) {
+        match self {
+            Work::PackRows { mask, .. } => seen(mask),
+            Work::Embed(embed) => {
+                seen(&embed.ids);
+                seen(&embed.segments);
+                embed.index.iter().for_each(seen);
+            }
+            Work::Linear { x, residual, .. } => {
+                seen(x);
+                residual.iter().for_each(seen);
+            }
+            Work::LayerNorm { x, .. } | Work::Map { x, .. } | Work::Softmax { x, .. } => seen(x),
+            Work::Attention(attention) => {
+                [&attention.q, &attention.k, &attention.v].into_iter().for_each(&mut *seen);
+                match &attention.sequences {
+                    Sequences::Mask(mask) => seen(mask),
+                    Sequences::Packed { queries, keys } => {
+                        seen(queries);
+                        seen(keys);
+                    }
+                }
+            }
+            Work::Add { a, b, .. } => {
+                seen(a);
+                seen(b);
+            }
+            Work::Gather { x, rows, .. } => {
+                seen(x);
+                seen(rows);
+            }
+            Work::UnpackRows { x, index, .. } => {
+                seen(x);
+                seen(index);
+            }
+            Work::Plain { inputs, .. } => inputs.iter().for_each(seen),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The fast path: a graph becomes a program over packed rows, and workers run it.
+//!
+//! [`Engine::new`] raises the graph, drops padding, packs the weights for the CPU at hand and plans
+//! the memory; [`Engine::run`] takes a worker, or makes one. An engine is cheap to clone, and its
+//! clones share the weights: as many batches run at a time as there are callers.
+//!
+//! [`crate::Session`] is the specification of every number that comes out.
+
+mod block;
+mod lower;
+mod program;
+mod steps;
+mod weights;
+mod worker;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use frazil_graph::Graph;
+use frazil_graph::pass::{self, Fusions, Report};
+use frazil_kernels::Isa;
+use frazil_kernels::par::Pool;
+
+use crate::{Error, Inputs, Result, Run};
+use program::Program;
+pub use worker::{StepTime, Worker};
+
+/// How an engine is made.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// The instructions to use; `FRAZIL_ISA` and the machine decide otherwise.
+    pub isa: Option<Isa>,
+    /// Threads; `FRAZIL_THREADS`, or one for each core, otherwise.
+    pub threads: Option<usize>,
+    /// Whether padding is dropped. Outputs at padding positions are then 0.
+    pub packed: bool,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self { isa: None, threads: None, packed: true }
+    }
+}
+
+/// A graph that is ready to run fast.
+#[derive(Clone)]
+pub struct Engine {
+    program: Arc<Program>,
+    pool: Arc<Pool>,
+    idle: Arc<Mutex<Vec<Worker>>>,
+}
+
+impl Engine {
+    /// Prepares a graph whose weights are constants.
+    pub fn new(graph: &Graph, options: &EngineOptions) -> Result<Self> {
+        graph.check()?;
+        let isa = match options.isa {
+            Some(isa) if !isa.is_available() => return Err(Error::NoIsa { isa: isa.name() }),
+            Some(isa) => isa,
+            None => Isa::chosen().map_err(|error| Error::UnknownIsa { name: error.name })?,
+        };
+        let threads = match options.threads {
+            Some(threads) => threads.max(1),
+            None => default_threads()?,
+        };
+        let mut graph = graph.clone();
+        raise(&mut graph, options.packed)?;
+        let program = Arc::new(lower::lower(graph, isa)?);
+        let pool = Arc::new(Pool::new(threads));
+        Ok(Self { program, pool, idle: Arc::default() })
+    }
+
+    /// Computes the outputs.
+    pub fn run(&self, inputs: &Inputs) -> Result<Run> {
+        let (outputs, notes) = self.with_worker(|worker| worker.run(inputs))?;
+        let names = self.program.outputs.iter().map(|(name, _)| name.clone());
+        Ok(Run { outputs: names.zip(outputs).collect(), notes })
+    }
+
+    /// Lends a worker that is idle, or a new one.
+    fn with_worker<T>(&self, work: impl FnOnce(&mut Worker) -> Result<T>) -> Result<T> {
+        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let worker = idle().pop();
+        let mut worker = worker.unwrap_or_else(|| self.worker());
+        let done = work(&mut worker);
+        idle().push(worker);
+        done
+    }
+
+    /// Memory for runs of one's own.
+    pub fn worker(&self) -> Worker {
+        Worker::new(Arc::clone(&self.program), Arc::clone(&self.pool))
+    }
+
+    /// Computes the outputs and tells what each step took.
+    pub fn profile(&self, inputs: &Inputs) -> Result<Vec<StepTime>> {
+        self.with_worker(|worker| worker.profile(inputs))
+    }
+
+    /// The graph as it is run: raised and packed.
+    pub fn graph(&self) -> &Graph {
+        &self.program.graph
+    }
+
+    /// The instructions in use.
+    pub fn isa(&self) -> Isa {
+        self.program.isa
+    }
+
+    /// The number of threads.
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+
+    /// Nodes that run by plain kernels though their kind has a fast one, and why.
+    pub fn slow(&self) -> &[(String, String)] {
+        &self.program.slow
+    }
+}
+
+/// Everything that is done to a graph before it runs fast.
+pub fn raise(graph: &mut Graph, packed: bool) -> Result<Report> {
+    let mut report = pass::fuse(graph, &Fusions::all())?;
+    report.extend(pass::fold(graph)?);
+    if packed {
+        report.extend(pass::pack_rows(graph)?);
+        report.extend(pass::demand_rows(graph)?);
+    }
+    graph.prune();
+    Ok(report)
+}
+
+fn default_threads() -> Result<usize> {
+    match std::env::var("FRAZIL_THREADS") {
+        Ok(given) if !given.is_empty() => match given.parse() {
+            Ok(threads) if threads > 0 => Ok(threads),
+            _ => Err(Error::Threads { given }),
+        },
+        _ => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
+    }
+}
