@@ -109,7 +109,8 @@ fn as_the_reference_whatever_the_sizes() {
 #[test]
 fn callers_do_not_disturb_each_other() {
     let engine = engine(&model(Head::Classifier), Isa::detect(), true);
-    let batches: Vec<Inputs> = (1..9).map(|i| batch(&[sequence(i, 4 * i), sequence(i, 5)])).collect();
+    let batches: Vec<Inputs> =
+        (1..9).map(|i| batch(&[sequence(i, 4 * i), sequence(i, 5)])).collect();
     let wanted: Vec<Vec<Vec<f32>>> = batches.iter().map(|batch| outputs(&engine, batch)).collect();
     std::thread::scope(|scope| {
         for caller in 0..4 {
@@ -180,8 +181,7 @@ fn weights_that_are_no_numbers_are_refused() {
     let shape = [200, 72];
     let mut values = vec![0.5f32; 200 * 72];
     values[7] = f32::NAN;
-    graph.node_mut(id).op =
-        frazil::graph::Op::constant(Tensor::from_vec(shape, values).unwrap());
+    graph.node_mut(id).op = frazil::graph::Op::constant(Tensor::from_vec(shape, values).unwrap());
     let options = EngineOptions { threads: Some(1), ..EngineOptions::default() };
     let error = Engine::new(&graph, &options).err().unwrap().to_string();
     assert!(error.contains("layer_2/output/dense/kernel"), "{error}");

@@ -198,12 +198,12 @@ impl Lowering<'_> {
     /// Memory for a value that a fast step makes.
     fn view(&mut self, dims: &[Dim]) -> View {
         let dims: Vec<ExtentId> = dims.iter().map(|dim| self.extent(dim)).collect();
-        let (&last, rows) = dims.split_last().expect("scalars were refused");
+        let &last = dims.last().expect("scalars were refused");
         let stride = match self.program.extents[last].as_known() {
             Some(width) => Stride::Known(padded(width as usize)),
             None => Stride::Extent(last),
         };
-        self.program.storages.push(Storage { block: 0, rows: rows.to_vec(), stride });
+        self.program.storages.push(Storage { block: 0, stride });
         View { storage: self.program.storages.len() - 1, column: 0, dims }
     }
 
@@ -342,8 +342,7 @@ impl Lowering<'_> {
             self.done.insert(reader);
             norm
         });
-        let work =
-            Embed { ids, segments, index, words, types, positions, norm, out, sources };
+        let work = Embed { ids, segments, index, words, types, positions, norm, out, sources };
         self.step(id, Work::Embed(Box::new(work)));
         Ok(())
     }
@@ -471,7 +470,10 @@ impl Lowering<'_> {
             self.done.insert(member);
             column += width;
         }
-        self.step(id, Work::Linear { x, linear, activation: Activation::None, residual: None, out });
+        self.step(
+            id,
+            Work::Linear { x, linear, activation: Activation::None, residual: None, out },
+        );
         Ok(())
     }
 
@@ -496,11 +498,11 @@ impl Lowering<'_> {
     ) -> Result<(), Reason> {
         let dims = self.dims(id.into())?;
         let width = dims.last().and_then(Dim::as_known).unwrap_or(0) as usize;
-        if dims.len() != 2 || op.heads == 0 || width % op.heads != 0 {
+        if dims.len() != 2 || op.heads == 0 || !width.is_multiple_of(op.heads) {
             return Err("the operands do not go together".into());
         }
         let size = width / op.heads;
-        if size % 8 != 0 || size == 0 {
+        if !size.is_multiple_of(8) || size == 0 {
             return Err(format!("a head has {size} columns, which is no multiple of 8"));
         }
         for i in 0..3 {

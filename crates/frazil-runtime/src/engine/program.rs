@@ -40,8 +40,6 @@ pub(crate) struct Program {
 #[derive(Clone, Debug)]
 pub(crate) struct Storage {
     pub block: usize,
-    /// Rows times this many numbers.
-    pub rows: Vec<ExtentId>,
     pub stride: Stride,
 }
 
@@ -84,23 +82,63 @@ pub(crate) struct Step {
 
 pub(crate) enum Work {
     /// Finds the rows that are no padding.
-    PackRows { mask: Place, first: bool, index: usize, bounds: usize },
+    PackRows {
+        mask: Place,
+        first: bool,
+        index: usize,
+        bounds: usize,
+    },
     /// Lookups, and their normalisation.
     Embed(Box<Embed>),
     /// `x w + bias`, what follows it element by element, and a sum.
-    Linear { x: Place, linear: usize, activation: Activation, residual: Option<Place>, out: View },
-    LayerNorm { x: Place, gamma: Vec<f32>, beta: Vec<f32>, epsilon: f32, out: View },
+    Linear {
+        x: Place,
+        linear: usize,
+        activation: Activation,
+        residual: Option<Place>,
+        out: View,
+    },
+    LayerNorm {
+        x: Place,
+        gamma: Vec<f32>,
+        beta: Vec<f32>,
+        epsilon: f32,
+        out: View,
+    },
     Attention(Box<Attention>),
     /// Element by element.
-    Map { x: Place, activation: Activation, out: View },
-    Add { a: Place, b: Place, out: View },
-    Softmax { x: Place, log: bool, out: View },
+    Map {
+        x: Place,
+        activation: Activation,
+        out: View,
+    },
+    Add {
+        a: Place,
+        b: Place,
+        out: View,
+    },
+    Softmax {
+        x: Place,
+        log: bool,
+        out: View,
+    },
     /// Rows by number.
-    Gather { x: Place, rows: Place, out: View },
+    Gather {
+        x: Place,
+        rows: Place,
+        out: View,
+    },
     /// Packed rows to where they came from.
-    UnpackRows { x: Place, index: Place, out: View },
+    UnpackRows {
+        x: Place,
+        index: Place,
+        out: View,
+    },
     /// A plain operation.
-    Plain { inputs: Vec<Place>, outputs: Vec<usize> },
+    Plain {
+        inputs: Vec<Place>,
+        outputs: Vec<usize>,
+    },
 }
 
 pub(crate) struct Embed {

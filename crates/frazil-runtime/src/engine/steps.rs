@@ -131,9 +131,8 @@ impl Worker {
                 self.read_integers(program, keys, feed, node, &mut second)?;
                 let range = |bounds: &[i32]| bounds[0] as usize..bounds[1] as usize;
                 let pairs = first.windows(2).zip(second.windows(2));
-                sequences.extend(
-                    pairs.map(|(q, k)| Sequence { queries: range(q), keys: range(k) }),
-                );
+                sequences
+                    .extend(pairs.map(|(q, k)| Sequence { queries: range(q), keys: range(k) }));
                 false
             }
             Sequences::Mask(mask) => {
@@ -159,7 +158,9 @@ impl Worker {
             let width = attention.heads * attention.size;
             for sequence in &sequences {
                 let take = |rows: &Rows<'_>, which: &mut dyn Iterator<Item = usize>| -> Vec<f32> {
-                    which.flat_map(|row| rows.data[row * rows.stride..][..width].iter().copied()).collect()
+                    which
+                        .flat_map(|row| rows.data[row * rows.stride..][..width].iter().copied())
+                        .collect()
                 };
                 let keys: Vec<usize> = sequence
                     .keys
@@ -215,7 +216,9 @@ impl Worker {
             Work::Embed(_) => ("embeddings".into(), 0.0),
             Work::LayerNorm { .. } => ("layer norm".into(), 0.0),
             Work::PackRows { .. } | Work::UnpackRows { .. } => ("rows".into(), 0.0),
-            Work::Map { .. } | Work::Add { .. } | Work::Softmax { .. } => ("elementwise".into(), 0.0),
+            Work::Map { .. } | Work::Add { .. } | Work::Softmax { .. } => {
+                ("elementwise".into(), 0.0)
+            }
             Work::Gather { .. } => ("gather".into(), 0.0),
             Work::Plain { .. } => (format!("plain {}", node.op), 0.0),
         };

@@ -32,8 +32,6 @@ pub struct Worker {
     pub(super) integers: [Vec<i32>; 2],
     pub(super) sequences: Vec<Sequence>,
     pub(super) key_rows: Vec<u32>,
-    /// For each thread.
-    pub(super) scratch: Block,
     /// What each step took, while that is wanted.
     times: Option<Vec<StepTime>>,
 }
@@ -73,7 +71,6 @@ impl Worker {
             integers: Default::default(),
             sequences: Vec::new(),
             key_rows: Vec::new(),
-            scratch: Block::default(),
             times: None,
             program,
             pool,
@@ -94,8 +91,9 @@ impl Worker {
             }
         }
         let outputs = program.outputs.iter().zip(&program.graph.outputs);
-        let outputs: Result<Vec<Tensor>> =
-            outputs.map(|((_, place), port)| self.tensor(&program, place, &feed, port.value.node)).collect();
+        let outputs: Result<Vec<Tensor>> = outputs
+            .map(|((_, place), port)| self.tensor(&program, place, &feed, port.value.node))
+            .collect();
         let outputs = outputs?;
         self.tensors.fill(None);
         Ok((outputs, feed.notes))
@@ -117,7 +115,8 @@ impl Worker {
                 (program.graph.op(port.value), feed.values.get(&port.value.node))
             {
                 let dims = input.dims.iter().flatten().zip(tensor.shape().iter());
-                for (symbol, &size) in dims.filter_map(|(dim, size)| Some((dim.as_symbol()?, size))) {
+                for (symbol, &size) in dims.filter_map(|(dim, size)| Some((dim.as_symbol()?, size)))
+                {
                     self.sizes.insert(symbol.clone(), size as i64);
                 }
             }
@@ -127,7 +126,8 @@ impl Worker {
 
     fn evaluate(&mut self, program: &Program) {
         for (extent, dim) in self.extents.iter_mut().zip(&program.extents) {
-            *extent = dim.at(&self.sizes).and_then(|value| usize::try_from(value).ok()).unwrap_or(0);
+            *extent =
+                dim.at(&self.sizes).and_then(|value| usize::try_from(value).ok()).unwrap_or(0);
         }
     }
 
@@ -152,7 +152,8 @@ impl Worker {
                 let linear = &program.linears[*linear];
                 self.write(program, node, out, |worker, c, ldc| {
                     let a = worker.rows(program, x, feed, node)?;
-                    let sum = residual.as_ref().map(|place| worker.rows(program, place, feed, node));
+                    let sum =
+                        residual.as_ref().map(|place| worker.rows(program, place, feed, node));
                     let sum = sum.transpose()?;
                     let residual =
                         sum.as_ref().map(|rows| Residual { x: &rows.data, ld: rows.stride });
@@ -197,11 +198,13 @@ impl Worker {
                 }
                 Ok(())
             }),
-            Work::Softmax { x, log, out } => self.write(program, node, out, |worker, to, stride| {
-                let x = worker.rows(program, x, feed, node)?;
-                worker.softmax(program, &x, *log, to, stride);
-                Ok(())
-            }),
+            Work::Softmax { x, log, out } => {
+                self.write(program, node, out, |worker, to, stride| {
+                    let x = worker.rows(program, x, feed, node)?;
+                    worker.softmax(program, &x, *log, to, stride);
+                    Ok(())
+                })
+            }
             Work::Gather { x, rows, out } => {
                 let mut wanted = std::mem::take(&mut self.integers[0]);
                 self.read_integers(program, rows, feed, node, &mut wanted)?;
@@ -209,7 +212,8 @@ impl Worker {
                     let x = worker.rows(program, x, feed, node)?;
                     for (to, &row) in to.chunks_mut(stride).zip(&wanted) {
                         let row = usize::try_from(row).ok().filter(|&row| row < x.rows);
-                        let row = row.ok_or_else(|| fail(program, node, "a row that is not there"))?;
+                        let row =
+                            row.ok_or_else(|| fail(program, node, "a row that is not there"))?;
                         to[..x.width].copy_from_slice(&x.data[row * x.stride..][..x.width]);
                     }
                     Ok(())
@@ -292,7 +296,8 @@ impl Worker {
         let tensor = self.given(program, place, feed, node)?;
         let width = tensor.shape().last().copied().unwrap_or(1);
         let rows = tensor.elements().checked_div(width).unwrap_or(0);
-        let data = tensor.values::<f32>().map_err(|_| fail(program, node, "an operand is no float32"))?;
+        let data =
+            tensor.values::<f32>().map_err(|_| fail(program, node, "an operand is no float32"))?;
         Ok(Rows { data, stride: width, rows, width })
     }
 
@@ -314,7 +319,13 @@ impl Worker {
     }
 
     /// A value as a tensor of its own.
-    fn tensor(&self, program: &Program, place: &Place, feed: &Feed, node: NodeId) -> Result<Tensor> {
+    fn tensor(
+        &self,
+        program: &Program,
+        place: &Place,
+        feed: &Feed,
+        node: NodeId,
+    ) -> Result<Tensor> {
         let made = match place {
             Place::View(view) => {
                 let x = self.rows(program, place, feed, node)?;
@@ -357,7 +368,9 @@ impl Worker {
         let narrow = |x: i64| i32::try_from(x).unwrap_or(-1);
         match tensor.dtype() {
             DType::I32 => to.extend_from_slice(&tensor.values::<i32>().map_err(wrong)?),
-            DType::I64 => to.extend(tensor.values::<i64>().map_err(wrong)?.iter().map(|&x| narrow(x))),
+            DType::I64 => {
+                to.extend(tensor.values::<i64>().map_err(wrong)?.iter().map(|&x| narrow(x)))
+            }
             _ => to.extend(tensor.to_f64().map_err(wrong)?.iter().map(|&x| x as i32)),
         }
         Ok(())
@@ -382,7 +395,13 @@ impl Worker {
             DType::I32 => to.extend_from_slice(&tensor.values::<i32>().map_err(wrong)?),
             _ => to.extend(tensor.to_f64().map_err(wrong)?.iter().map(|&x| {
                 // Neither 0 nor 1 stays neither.
-                if x == 0.0 { 0 } else if x == 1.0 { 1 } else { 2 }
+                if x == 0.0 {
+                    0
+                } else if x == 1.0 {
+                    1
+                } else {
+                    2
+                }
             })),
         }
         Ok((b, s))

@@ -115,8 +115,19 @@ fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
             peak.isa, peak.threads, peak.f32_gflops, peak.int8_gops, peak.memory_gbs
         )?;
     }
-    let heads =
-        ["", "isa", "threads", "median ms", "p90 ms", "min ms", "seq/s", "tokens/s", "GFLOP/s", "of peak", "speed-up"];
+    let heads = [
+        "",
+        "isa",
+        "threads",
+        "median ms",
+        "p90 ms",
+        "min ms",
+        "seq/s",
+        "tokens/s",
+        "GFLOP/s",
+        "of peak",
+        "speed-up",
+    ];
     let mut table = Table::new(&heads);
     for m in &report.variants {
         table.row([

@@ -116,8 +116,7 @@ fn read(path: &Path, key: Option<&str>) -> Result<Vec<usize>> {
     };
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
     let lengths: Option<Vec<usize>> = if path.extension().is_some_and(|end| end == "json") {
-        let value: Value =
-            serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let value: Value = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         let list = match key {
             Some(key) => value.get(key).ok_or_else(|| wrong(format!("there is no `{key}`")))?,
             None => &value,
@@ -161,7 +160,8 @@ mod tests {
         assert_eq!(read(text.to_str().unwrap()).unwrap(), [3, 5, 8, 2]);
         assert_eq!(read(&format!("{}:w5", json.display())).unwrap(), [4, 9]);
         assert!(read(&format!("{}:w6", json.display())).unwrap_err().to_string().contains("`w6`"));
-        for wrong in ["lognormal:", "lognormal:10", "lognormal:10,9", "lognormal:10,1,0", "no/file"] {
+        for wrong in ["lognormal:", "lognormal:10", "lognormal:10,9", "lognormal:10,1,0", "no/file"]
+        {
             assert!(read(wrong).is_err(), "{wrong}");
         }
         assert_eq!(read("lognormal:30,0,16").unwrap(), [16]);

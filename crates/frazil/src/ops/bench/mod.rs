@@ -163,8 +163,10 @@ pub fn bench(model: &Model, options: &Options) -> Result<Report> {
             hint: "give a batch and a length above 0".into(),
         });
     }
-    let batches: Vec<Inputs> =
-        lengths.chunks(options.batch).map(|lengths| batch(&roles, lengths)).collect::<Result<_>>()?;
+    let batches: Vec<Inputs> = lengths
+        .chunks(options.batch)
+        .map(|lengths| batch(&roles, lengths))
+        .collect::<Result<_>>()?;
     let mut engines = Vec::new();
     for variant in &options.variants {
         let start = Instant::now();
@@ -249,7 +251,9 @@ fn open(model: &Model) -> Result<(String, Graph)> {
         Model::File(path, options) => {
             (path.display().to_string(), open_graph(path, options)?.graph)
         }
-        Model::Random(size, head) => (format!("{size}, made-up weights"), random_model(size, *head)?),
+        Model::Random(size, head) => {
+            (format!("{size}, made-up weights"), random_model(size, *head)?)
+        }
     })
 }
 
