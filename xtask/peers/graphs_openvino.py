@@ -1,7 +1,8 @@
-"""OpenVINO runs the IR that frazil wrote.
+"""OpenVINO runs the IR that frazil wrote, from `frazil convert` and from `frazil mo`.
 
 usage: graphs_openvino.py WRITTEN [SHARED] [--full] [--model=NAME]"""
 
+import glob
 import os
 import sys
 import tempfile
@@ -10,8 +11,8 @@ import warnings
 import numpy as np
 import openvino
 
-from cases import canonical, cases, chosen, each, feeds, flags, frazil, judge, small
-from graphs import INPUTS
+from cases import Case, canonical, cases, chosen, each, feeds, flags, frazil, judge, small
+from graphs import INPUTS, MODEL, PLACEHOLDERS, POOLED, ports
 from report import expect, finish
 
 TOLERANCE = 5e-5
@@ -42,8 +43,16 @@ def silently(function):
     return result
 
 
-def compared(case, path, tolerance):
-    compiled = silently(lambda: core.compile_model(core.read_model(path), "CPU", CONFIG))
+def compared(case, path, tolerance, reshaped=None):
+    """Runs the IR. `reshaped` are the extents that OpenVINO itself is to give its inputs before."""
+
+    def compile():
+        model = core.read_model(path)
+        if reshaped:
+            model.reshape({port: openvino.PartialShape(reshaped) for port in model.inputs})
+        return core.compile_model(model, "CPU", CONFIG)
+
+    compiled = silently(compile)
     meant = {canonical(name) for name in [*case.inputs, *INPUTS]}
     # A port has several names; the case knows one of an input's.
     inputs = {next((n for n in port.get_names() if canonical(n) in meant), port.get_any_name()): port
@@ -68,8 +77,60 @@ def converted(tolerance, *more):
     return function
 
 
+# `mo`, as recipe 4 has it, paths aside; and the same with free extents.
+
+META = ["--input_meta_graph", "SOURCE", "--output", POOLED["pooled_output"], "--input"]
+FROZEN = ["--input_model", "SOURCE", "--input"]
+
+
+def typed(names, extents=""):
+    return ",".join(f"{name}{{i32}}{extents}" for name in names)
+
+
+def first(name, golden, source, extents="", *more, **baked):
+    """Recipe 4's first command, on a MetaGraph."""
+    flags = [*META, typed(PLACEHOLDERS, extents), *more]
+    return Case(f"first command, {name}", golden, source, flags, PLACEHOLDERS, POOLED, **baked)
+
+
+def second(name, extents, **baked):
+    """Recipe 4's second command, on the frozen graph that the recipe makes reshapable."""
+    inputs = ports(0, 1, 4)
+    return Case(f"second command, {name}", "reshapable", "fixtures/reshapable/inference_graph.pb",
+                [*FROZEN, typed(inputs, extents)], inputs, POOLED, **baked)
+
+
+SMALL = ("meta", "fixtures/meta/bert_model.ckpt.meta")
+GOOGLE = ("google", "@google/bert_model.ckpt.meta")
+OPTIMIZED = [
+    first("as it is", *SMALL, batch=4, length=128),
+    first("FP16", *SMALL, "", "--data_type", "FP16", batch=4, length=128),
+    first("free batch and length", *SMALL, "[? ?]"),
+    first("bounded batch and length", *SMALL, "[1..8 1..128]"),
+    first("Google's own MetaGraph, as it is", *GOOGLE, batch=1, length=128),
+    first("Google's own MetaGraph, free batch and length", *GOOGLE, "[? ?]"),
+    second("as it is", "[1 128]", batch=1, length=128),
+    second("free batch", "[? 128]", length=128),
+    second("free batch and length", "[? ?]"),
+]
+# What the recipe makes it for: OpenVINO itself changes the batch afterwards.
+RESHAPED = [second("reshaped by OpenVINO", "[1 128]", batch=3, length=128)]
+
+
+def optimized(case, folder):
+    """`mo` as it is typed, in the current folder."""
+    words = [case.path() if word == "SOURCE" else word for word in case.flags]
+    frazil("mo", *words, folder=folder)
+    [path] = glob.glob(os.path.join(folder, "*.xml"))
+    expect(os.path.exists(path.removesuffix("xml") + "bin"), "no .bin beside it")
+    reshaped = [case.batch, case.length] if case in RESHAPED else None
+    return compared(case, path, COMPRESSED if "FP16" in words else TOLERANCE, reshaped)
+
+
 print(f"OpenVINO {openvino.__version__}, NumPy {np.__version__}")
 each("OpenVINO", converted(TOLERANCE))
 each("OpenVINO, fp16", converted(COMPRESSED, "--fp16"), [case for case in cases() if not case.golden == "google"])
 each("OpenVINO, unfused", converted(TOLERANCE, "--fuse=false"), small())
+if not MODEL:
+    each("mo", optimized, OPTIMIZED + RESHAPED)
 finish()

@@ -38,9 +38,11 @@ const USAGE: &str = "usage: cargo xtask <task>
   bench formats [--rounds N] [--small] [--python PROGRAM]
                       frazil against TensorFlow and against the disk; recorded in benchmarks/
   codegen [--check]   remake the Rust types from the .proto files, and docs/reference/ops.md
-  peers [NAME]... [--full] [--python PROGRAM]
+  peers [NAME]... [--full] [--clean] [--frazil PROGRAM] [--python PROGRAM]
                       what frazil writes, the real programs read and run: formats, goldens,
-                      tensorflow, onnxruntime, openvino, transformers; installed under target/
+                      tensorflow, transformers, onnxruntime, openvino; installed under target/.
+                      --full: also pytorch (4 GB) and the seven models that Google published;
+                      --clean: what was installed is removed after its last use
   tidy                check what the compiler does not: sizes, headers, layers, words";
 
 /// The workspace's root folder.

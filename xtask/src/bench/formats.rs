@@ -17,7 +17,7 @@ use super::Options;
 use super::machine::{Machine, first_line};
 use super::report::{Comparison, Measure, print};
 use crate::large;
-use crate::peers::python::{self, Python};
+use crate::peers::python::{self, Base, Python};
 
 /// The record that is kept.
 #[derive(Serialize)]
@@ -140,7 +140,8 @@ impl Bench {
         ensure!(built.success(), "`cargo build --release` failed");
         let peers = target.join("peers");
         fs::create_dir_all(&peers)?;
-        let python = Python::ready(&peers.canonicalize()?, python::TENSORFLOW, options.python)?;
+        let base = Base::find(options.python)?;
+        let python = Python::ready(&base, &peers.canonicalize()?, python::TENSORFLOW)?;
         let (name, size) = match options.small {
             true => ("small", large::SMALL),
             false => ("large", large::LARGE),

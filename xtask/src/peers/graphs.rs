@@ -52,32 +52,19 @@ pub(super) fn originals(task: &Task) -> Result<()> {
     }
 }
 
-/// Builds the frazil program, which the scripts call.
-pub(super) fn build(task: &Task) -> Result<()> {
+/// Builds the frazil program, which the scripts call; gigabytes want the `optimised` one.
+pub(super) fn build(optimised: bool) -> Result<PathBuf> {
     let mut cargo = Command::new("cargo");
     // Beside xtask, so that its libraries, which are built by now, have the features wanted here.
-    cargo.args([
-        "build",
-        "--quiet",
-        "--package",
-        "xtask",
-        "--package",
-        "frazil",
-        "--bin",
-        "frazil",
-    ]);
-    if task.full {
+    cargo.args(["build", "--quiet", "--package", "xtask", "--package", "frazil"]);
+    cargo.args(["--bin", "frazil"]);
+    if optimised {
         cargo.arg("--release");
     }
     let status = cargo.current_dir(crate::root()).status().context("starting `cargo`")?;
     ensure!(status.success(), "{cargo:?} failed: {status}");
-    Ok(())
-}
-
-/// Where [`build`] puts it. Gigabytes want the optimised one.
-pub(super) fn program(full: bool) -> PathBuf {
-    let name = format!("frazil{}", std::env::consts::EXE_SUFFIX);
-    crate::target().join(if full { "release" } else { "debug" }).join(name)
+    let folder = crate::target().join(if optimised { "release" } else { "debug" });
+    Ok(folder.join(format!("frazil{}", std::env::consts::EXE_SUFFIX)))
 }
 
 /// The MetaGraph as it is, and a checkpoint of the index's names and shapes.

@@ -6,6 +6,7 @@
 
 mod formats;
 mod graphs;
+mod plan;
 pub mod python;
 pub mod synthetic;
 
@@ -15,7 +16,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 
 use graphs::Model;
-use python::{ENGINES, Python, Requirements, TENSORFLOW, TRANSFORMERS};
+use plan::Step;
+use python::{Base, ENGINES, PYTORCH, Python, Requirements, TENSORFLOW};
 
 /// One peer.
 struct Peer {
@@ -27,35 +29,58 @@ struct Peer {
     write: fn(&Task) -> Result<()>,
     /// It runs graphs, and compares with what `goldens` made before it.
     graphs: bool,
+    /// Not without `--full` or its name.
+    optional: bool,
+    /// What it writes has at most so many megabytes at once; in a round of one model, [`WEIGHTS`].
+    megabytes: u64,
 }
+
+/// A checkpoint of BERT-large, or what it was converted to.
+const WEIGHTS: u64 = 1450;
 
 impl Peer {
     const fn engine(name: &'static str, script: &'static str, requirements: Requirements) -> Self {
-        Self { name, script, requirements, write: graphs::build, graphs: true }
+        Self {
+            name,
+            script,
+            requirements,
+            write: |_| Ok(()),
+            graphs: true,
+            optional: false,
+            megabytes: 450,
+        }
     }
 }
 
-/// In the order of running.
-const PEERS: [Peer; 6] = [
+/// In the order of running: those of one environment follow each other.
+const PEERS: [Peer; 7] = [
     Peer {
         name: "formats",
         script: "formats.py",
         requirements: TENSORFLOW,
         write: formats::write,
         graphs: false,
+        optional: false,
+        megabytes: 500,
     },
     Peer {
-        name: "goldens",
+        name: GOLDENS,
         script: "goldens.py",
         requirements: TENSORFLOW,
         write: graphs::originals,
         graphs: true,
+        optional: false,
+        megabytes: 700,
     },
     Peer::engine("tensorflow", "graphs_tensorflow.py", TENSORFLOW),
+    Peer::engine("transformers", "graphs_transformers.py", TENSORFLOW),
     Peer::engine("onnxruntime", "graphs_onnxruntime.py", ENGINES),
     Peer::engine("openvino", "graphs_openvino.py", ENGINES),
-    Peer::engine("transformers", "graphs_transformers.py", TRANSFORMERS),
+    Peer { optional: true, ..Peer::engine("pytorch", "graphs_pytorch.py", PYTORCH) },
 ];
+
+/// The peer that all others that run graphs need.
+const GOLDENS: &str = "goldens";
 
 /// What a peer's Rust side gets.
 struct Task {
@@ -63,61 +88,109 @@ struct Task {
     out: PathBuf,
     /// The folder of originals (`../shared`), where it is there.
     shared: Option<PathBuf>,
+    /// The frazil program.
+    program: PathBuf,
     /// Also what takes minutes.
     full: bool,
     /// The one model of this round; without it, everything small.
     model: Option<&'static Model>,
 }
 
-/// Runs the peers that `args` names, or all.
-pub fn run(args: &[&str]) -> Result<()> {
-    let mut full = false;
-    let mut chosen = None;
-    let mut names = Vec::new();
-    let mut args = args.iter();
-    while let Some(&arg) = args.next() {
-        match arg {
-            "--full" => full = true,
-            "--python" => chosen = Some(*args.next().context("`--python` needs a program")?),
-            name if PEERS.iter().any(|peer| peer.name == name) => names.push(name),
-            other => {
-                bail!("no peer or option `{other}`; peers: {}", PEERS.map(|p| p.name).join(", "))
+/// What the command line says.
+#[derive(Default)]
+struct Options<'a> {
+    names: Vec<&'a str>,
+    full: bool,
+    /// Environments go when nothing needs them any more.
+    clean: bool,
+    python: Option<&'a str>,
+    program: Option<PathBuf>,
+}
+
+impl<'a> Options<'a> {
+    fn parse(args: &[&'a str]) -> Result<Self> {
+        let mut options = Self::default();
+        let mut args = args.iter();
+        while let Some(&arg) = args.next() {
+            match arg {
+                "--full" => options.full = true,
+                "--clean" => options.clean = true,
+                "--python" => {
+                    options.python = Some(args.next().context("`--python` needs a program")?);
+                }
+                "--frazil" => {
+                    let program = Path::new(args.next().context("`--frazil` needs a program")?);
+                    let program = program.canonicalize();
+                    options.program = Some(program.context("`--frazil`: no such program")?);
+                }
+                name if PEERS.iter().any(|peer| peer.name == name) => options.names.push(name),
+                other => bail!(
+                    "no peer or option `{other}`; peers: {}",
+                    PEERS.map(|p| p.name).join(", ")
+                ),
             }
         }
+        Ok(options)
     }
+}
+
+/// Runs the peers that `args` names, or all.
+pub fn run(args: &[&str]) -> Result<()> {
+    let options = Options::parse(args)?;
     let shared = shared()?;
     let folder = crate::target().join("peers");
     fs::create_dir_all(&folder)?;
     let folder = folder.canonicalize()?;
-    let named = |peer: &&Peer| names.is_empty() || names.contains(&peer.name);
-    let any_graphs = PEERS.iter().filter(named).any(|peer| peer.graphs);
-    let peers: Vec<&Peer> =
-        PEERS.iter().filter(|peer| named(peer) || any_graphs && peer.name == "goldens").collect();
-    let rounds = std::iter::once(None).chain(graphs::MODELS.iter().filter(|_| full).map(Some));
+    let base = Base::find(options.python)?;
+    let steps = plan::steps(&options.names, options.full);
+    for peer in &PEERS {
+        remove(&folder.join(peer.name))?; // what a run that failed has left
+    }
+    let made = |requirements| Python::made(&base, &folder, requirements).is_some();
+    python::room(&base, &folder, plan::peak(&steps, made, options.clean), "this run")?;
+    let program = match options.program {
+        Some(program) => program,
+        None => graphs::build(options.full)?,
+    };
     let mut failed = Vec::new();
-    for model in rounds {
-        for peer in peers.iter().filter(|peer| model.is_none() || peer.graphs) {
-            let out = folder.join(peer.name);
-            let task = Task { out, shared: shared.clone(), full, model };
-            if !agrees(peer, &task, Python::ready(&folder, peer.requirements, chosen)?)? {
-                failed.push(peer.name);
-            }
+    for Step { peer, model, last_of_round, last_of_environment } in steps {
+        let python = Python::ready(&base, &folder, peer.requirements)?;
+        let (shared, program) = (shared.clone(), program.clone());
+        let task = Task { out: folder.join(peer.name), shared, program, full: options.full, model };
+        if !agrees(peer, &task, &python)? {
+            failed.push(peer.name);
+        } else if peer.name != GOLDENS {
+            remove(&task.out)?;
+        }
+        if last_of_round && failed.is_empty() {
+            remove(&folder.join(GOLDENS))?;
+        }
+        if last_of_environment && options.clean {
+            python.remove()?;
         }
     }
+    failed.sort_unstable();
     failed.dedup();
     ensure!(failed.is_empty(), "peers that do not agree: {}", failed.join(", "));
     Ok(())
 }
 
-/// Writes, and has the script look at it.
-fn agrees(peer: &Peer, task: &Task, python: Python) -> Result<bool> {
-    if task.out.exists() {
-        fs::remove_dir_all(&task.out)?;
+fn remove(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("removing `{}`", folder.display()))
+        }
+        _ => Ok(()),
     }
+}
+
+/// Writes, and has the script look at it.
+fn agrees(peer: &Peer, task: &Task, python: &Python) -> Result<bool> {
+    remove(&task.out)?;
     fs::create_dir_all(&task.out)?;
     (peer.write)(task).with_context(|| format!("writing the files for `{}`", peer.name))?;
     let mut script = python.script(peer.script);
-    script.env("FRAZIL", graphs::program(task.full)).arg(&task.out).args(&task.shared);
+    script.env("FRAZIL", &task.program).arg(&task.out).args(&task.shared);
     if task.full {
         script.arg("--full");
     }

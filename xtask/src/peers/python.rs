@@ -16,65 +16,106 @@ const MINORS: std::ops::RangeInclusive<u32> = 11..=13;
 /// What a Python may be called, the plain name first: it is the one its user chose.
 const NAMES: [&str; 5] = ["python3", "python3.13", "python3.12", "python3.11", "python"];
 
+/// The file that is in an environment when everything else is.
+const COMPLETE: &str = "complete";
+
 /// What one environment has in it.
 #[derive(Clone, Copy)]
 pub struct Requirements {
     /// The file's name in `xtask/peers/requirements`, and the beginning of the environment's.
-    name: &'static str,
+    pub name: &'static str,
     pins: &'static str,
-    /// About what it takes on the disk, as it is told.
-    size: &'static str,
+    /// What it takes on the disk, in megabytes, a little rounded up.
+    pub megabytes: u64,
+    /// What pip needs besides, until it is done: the packages as they are loaded.
+    pub packages: u64,
 }
 
-/// TensorFlow, with what reads the same files.
+/// TensorFlow, with what reads the same files or computes with it.
 pub const TENSORFLOW: Requirements = Requirements {
     name: "tensorflow",
     pins: include_str!("../../peers/requirements/tensorflow.txt"),
-    size: "1.6 GB",
+    megabytes: 1800,
+    packages: 400,
 };
 /// ONNX Runtime and OpenVINO.
 pub const ENGINES: Requirements = Requirements {
     name: "engines",
     pins: include_str!("../../peers/requirements/engines.txt"),
-    size: "0.4 GB",
+    megabytes: 500,
+    packages: 150,
 };
-/// Hugging Face's transformers, with PyTorch.
-pub const TRANSFORMERS: Requirements = Requirements {
-    name: "transformers",
-    pins: include_str!("../../peers/requirements/transformers.txt"),
-    size: "4.3 GB",
+/// Hugging Face's newest transformers, with PyTorch.
+pub const PYTORCH: Requirements = Requirements {
+    name: "pytorch",
+    pins: include_str!("../../peers/requirements/pytorch.txt"),
+    megabytes: 4400,
+    packages: 2700,
 };
+
+/// A Python that the environments are made with.
+pub struct Base {
+    program: String,
+    version: String,
+}
+
+impl Base {
+    /// `chosen`, or the first suitable one of `PATH`.
+    pub fn find(chosen: Option<&str>) -> Result<Self> {
+        match chosen {
+            Some(program) => probe(program).map_err(|why| anyhow::anyhow!("`{program}`: {why}")),
+            None => find(),
+        }
+    }
+
+    /// What is free on the disk of `folder`, in megabytes.
+    pub fn free(&self, folder: &Path) -> Result<u64> {
+        let question = "import shutil, sys; print(shutil.disk_usage(sys.argv[1]).free // 1000000)";
+        let mut command = Command::new(&self.program);
+        let answer = command.args(["-c", question]).arg(folder).output()?;
+        let said = String::from_utf8_lossy(&answer.stdout);
+        said.trim().parse().with_context(|| format!("{command:?} says `{said}`"))
+    }
+}
 
 /// A Python that can import the peers.
 pub struct Python {
     program: PathBuf,
+    venv: PathBuf,
 }
 
 impl Python {
-    /// The environment below `folder`, made now if it is not there. `chosen` is the Python to
-    /// make it with; without it the first suitable one of `PATH`.
-    pub fn ready(folder: &Path, requirements: Requirements, chosen: Option<&str>) -> Result<Self> {
-        let Requirements { name, pins, size } = requirements;
-        let base = match chosen {
-            Some(program) => probe(program).map_err(|why| anyhow::anyhow!("`{program}`: {why}"))?,
-            None => find()?,
-        };
+    /// The environment below `folder`, if it is there.
+    pub fn made(base: &Base, folder: &Path, requirements: Requirements) -> Option<Self> {
+        let python = Self::at(base, folder, requirements);
+        (python.venv.join(COMPLETE).is_file() && python.program.is_file()).then_some(python)
+    }
+
+    fn at(base: &Base, folder: &Path, requirements: Requirements) -> Self {
+        let Requirements { name, pins, .. } = requirements;
         let key = crc32c::crc32c(format!("{pins}{}", base.version).as_bytes());
         let venv = folder.join(format!("venv-{name}-{key:08x}"));
-        let program = program_of(&venv);
-        let complete = venv.join("complete");
-        if complete.is_file() && program.is_file() {
-            return Ok(Self { program });
+        Self { program: program_of(&venv), venv }
+    }
+
+    /// The environment below `folder`, made now if it is not there.
+    pub fn ready(base: &Base, folder: &Path, requirements: Requirements) -> Result<Self> {
+        if let Some(python) = Self::made(base, folder, requirements) {
+            return Ok(python);
         }
-        eprintln!(
-            "installing {name} with `{}` ({}) into `{}`: once, about {size}",
-            base.program,
-            base.version,
-            venv.display()
-        );
+        let Requirements { name, pins, megabytes, packages } = requirements;
+        let Self { program, venv } = Self::at(base, folder, requirements);
         if venv.exists() {
             fs::remove_dir_all(&venv).context("removing an unfinished environment")?;
         }
+        room(base, folder, megabytes + packages, &format!("installing {name}"))?;
+        eprintln!(
+            "installing {name} with `{}` ({}) into `{}`: once, about {}",
+            base.program,
+            base.version,
+            venv.display(),
+            gigabytes(megabytes)
+        );
         run(Command::new(&base.program).args(["-m", "venv"]).arg(&venv))?;
         run(Command::new(&program)
             .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
@@ -82,8 +123,14 @@ impl Python {
             .arg("--requirement")
             .arg(scripts().join("requirements").join(format!("{name}.txt"))))
         .context("hint: the packages come from pip's configured index; is it reachable?")?;
-        fs::write(&complete, pins)?;
-        Ok(Self { program })
+        fs::write(venv.join(COMPLETE), pins)?;
+        Ok(Self { program, venv })
+    }
+
+    /// Deletes the environment.
+    pub fn remove(self) -> Result<()> {
+        fs::remove_dir_all(&self.venv)
+            .with_context(|| format!("removing `{}`", self.venv.display()))
     }
 
     /// A run of `script` (in `xtask/peers`), with TensorFlow's chatter turned off.
@@ -112,9 +159,22 @@ fn program_of(venv: &Path) -> PathBuf {
     venv.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" })
 }
 
-struct Base {
-    program: String,
-    version: String,
+/// Refuses to start what would fill the disk of `folder`.
+pub fn room(base: &Base, folder: &Path, megabytes: u64, what: &str) -> Result<()> {
+    let free = base.free(folder)?;
+    ensure!(
+        free >= megabytes,
+        "{what} needs {} in `{}`, where {} are free\n\
+         hint: `CARGO_TARGET_DIR` can be on another disk",
+        gigabytes(megabytes),
+        folder.display(),
+        gigabytes(free)
+    );
+    Ok(())
+}
+
+fn gigabytes(megabytes: u64) -> String {
+    format!("{:.1} GB", megabytes as f64 / 1000.0)
 }
 
 fn find() -> Result<Base> {
@@ -191,8 +251,18 @@ mod tests {
     }
 
     #[test]
+    fn what_does_not_fit_is_not_started() {
+        // Tests need no Python: this one is checked where there is one.
+        let Ok(base) = Base::find(None) else { return };
+        let folder = tempfile::tempdir().unwrap();
+        room(&base, folder.path(), 0, "nothing").unwrap();
+        let error = room(&base, folder.path(), u64::MAX / 2, "everything").unwrap_err();
+        assert!(error.to_string().starts_with("everything needs "), "{error}");
+    }
+
+    #[test]
     fn everything_is_pinned() {
-        for Requirements { name, pins, .. } in [TENSORFLOW, ENGINES, TRANSFORMERS] {
+        for Requirements { name, pins, .. } in [TENSORFLOW, ENGINES, PYTORCH] {
             for line in pins.lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
                 assert!(line.contains("=="), "{name}: {line}");
             }
