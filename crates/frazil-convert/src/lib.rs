@@ -4,6 +4,7 @@
 //! - [`onnx`]: ONNX, in both directions.
 //! - [`openvino`]: OpenVINO's intermediate representation, in both directions.
 //! - [`tf`]: TensorFlow's GraphDef, in both directions.
+//! - [`summary`]: what a model of the other formats says of itself.
 //!
 //! What this crate leaves out: the bytes of TensorFlow's files (`frazil-tf`), what the passes do
 //! in between (`frazil-graph`), and running a graph.
@@ -11,6 +12,7 @@
 mod error;
 pub mod onnx;
 pub mod openvino;
+pub mod summary;
 pub mod tf;
 
 use std::path::PathBuf;

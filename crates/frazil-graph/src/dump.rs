@@ -58,6 +58,7 @@ fn attributes(op: &Op) -> String {
         }
         Op::Reduce(op) => flags(&[("keep_dims", op.keep_dims)]),
         Op::ArgMax(op) => vec![("to", op.to.to_string())],
+        Op::Quantize(op) | Op::Requantize(op) => vec![("to", op.to.to_string())],
         Op::Shape(op) | Op::Size(op) if op.to != DType::I32 => vec![("to", op.to.to_string())],
         Op::Squeeze(op) => vec![("axes", format!("{:?}", op.axes))],
         Op::Pack(op) => vec![("axis", op.axis.to_string())],

@@ -124,6 +124,18 @@ pub enum Op {
     /// Packed rows back in their places, zeros in those of padding. Inputs: x `[t, ..]`, the index
     /// `[t]` and the mask `[b, s]` of [`Op::PackRows`]. Output `[b, s, ..]`.
     UnpackRows,
+    /// Real numbers as 8-bit steps of a range. Inputs: x, the range's least and most (scalars).
+    /// Outputs: the steps, and the range's ends, moved apart so that zero is within.
+    Quantize(Quantize),
+    /// Steps as real numbers. Inputs: steps, the range's least and most.
+    Dequantize,
+    /// 32-bit steps of a range as 8-bit ones of another. Inputs: steps, least and most of their
+    /// range, least and most of the other. Outputs: the steps, and the other range's ends.
+    Requantize(Quantize),
+    /// A product of steps with a bias in real numbers. Inputs: `x: [m, k]` of `quint8`,
+    /// `w: [k, n]` of `qint8`, `bias: [n]`, least and most of x's range, least and most of w's.
+    /// Outputs: 32-bit steps `[m, n]`, and the ends of their range.
+    QuantizedLinear,
     /// Anything else that the source has.
     Foreign(Foreign),
 }
@@ -387,6 +399,13 @@ pub struct PackRows {
     pub first: bool,
 }
 
+/// See [`Op::Quantize`] and [`Op::Requantize`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quantize {
+    /// `quint8` or `qint8`.
+    pub to: DType,
+}
+
 /// See [`Op::Foreign`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Foreign {
@@ -442,6 +461,7 @@ impl Op {
             Op::Unpack(op) => op.count,
             Op::Split(op) | Op::SplitV(op) => op.count,
             Op::PackRows(_) => 2,
+            Op::Quantize(_) | Op::Requantize(_) | Op::QuantizedLinear => 3,
             Op::Foreign(op) => op.outputs.len(),
             _ => 1,
         }
@@ -484,11 +504,15 @@ impl Op {
             | Op::Range
             | Op::LayerNorm(_)
             | Op::Linear(_)
-            | Op::UnpackRows => (3, 3),
+            | Op::UnpackRows
+            | Op::Quantize(_)
+            | Op::Dequantize => (3, 3),
             Op::Pad => (2, 3),
             Op::Attention(op) if op.packed => (5, 5),
             Op::StridedSlice(_) | Op::OneHot(_) | Op::Attention(_) => (4, 4),
             Op::Embed => (5, 6),
+            Op::Requantize(_) => (5, 5),
+            Op::QuantizedLinear => (7, 7),
             Op::AddN | Op::Pack(_) => (1, usize::MAX),
             Op::Concat => (2, usize::MAX),
             Op::Foreign(_) => (0, usize::MAX),

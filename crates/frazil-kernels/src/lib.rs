@@ -27,6 +27,7 @@ pub mod norm;
 pub mod number;
 pub mod par;
 pub mod peak;
+pub mod quantized;
 pub mod reduce;
 pub mod simd;
 pub mod softmax;

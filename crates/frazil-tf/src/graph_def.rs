@@ -2,11 +2,10 @@
 //! tensors by name. What the nodes compute is a later crate's business; the function library is
 //! carried along untouched.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 
 use bytes::Bytes;
-use frazil_tensor::file::AtomicFile;
 use frazil_tensor::{Shape, StoreError, Tensor, TensorInfo, TensorStore};
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint};
@@ -34,20 +33,21 @@ pub fn read(path: impl AsRef<Path>) -> Result<GraphDef> {
 /// contents of large constants go into the file from where they lie, since the weights of a large
 /// model should not be in memory twice: a table of words can be half of them.
 pub fn write(path: impl AsRef<Path>, graph: &GraphDef) -> Result<()> {
-    let path = path.as_ref();
-    message_file::check_size(graph)?;
-    let mut file = AtomicFile::create(path)?;
-    let io = |source| frazil_tensor::Error::Io { action: "write", path: path.into(), source };
+    message_file::write_pieces(path.as_ref(), graph, |file| write_to(graph, file))
+}
+
+/// What [`write()`] puts into the file.
+pub(crate) fn write_to(graph: &GraphDef, file: &mut dyn Write) -> io::Result<()> {
     let mut buffer = Vec::new();
     for node in &graph.node {
         buffer.clear();
         if let Some((before, content)) = large_constant(node) {
-            file.write_all(&before).map_err(io)?;
-            file.write_all(content).map_err(io)?;
+            file.write_all(&before)?;
+            file.write_all(content)?;
             continue;
         }
         prost::encoding::message::encode(NODE_FIELD, node, &mut buffer);
-        file.write_all(&buffer).map_err(io)?;
+        file.write_all(&buffer)?;
     }
     let rest = GraphDef {
         node: Vec::new(),
@@ -56,12 +56,11 @@ pub fn write(path: impl AsRef<Path>, graph: &GraphDef) -> Result<()> {
         versions: graph.versions.clone(),
         debug_info: graph.debug_info.clone(),
     };
-    file.write_all(&rest.encode_to_vec()).map_err(io)?;
-    Ok(file.commit()?)
+    file.write_all(&rest.encode_to_vec())
 }
 
 /// Constants below this size are copied with their nodes.
-const LARGE: usize = 1 << 20;
+pub(crate) const LARGE: usize = 1 << 20;
 
 /// A node that ends with the content of a large constant: what comes before it, and it.
 fn large_constant(node: &NodeDef) -> Option<(Vec<u8>, &Bytes)> {

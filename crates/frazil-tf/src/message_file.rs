@@ -1,10 +1,11 @@
 //! What graphs, MetaGraphs and SavedModels share as files: read as binary or text, whichever the
 //! content is, and written complete or not at all.
 
+use std::io;
 use std::path::Path;
 
 use bytes::Bytes;
-use frazil_tensor::file;
+use frazil_tensor::file::{self, AtomicFile};
 
 use crate::decode::{self, plausible};
 use crate::schema::Described;
@@ -36,13 +37,29 @@ pub(crate) fn read<M: Described>(path: &Path, expected: &'static str) -> Result<
 }
 
 /// Writes the binary form. Maps are sorted: equal messages give equal files.
+#[cfg(test)]
 pub(crate) fn write<M: Described>(path: &Path, message: &M) -> Result<()> {
     check_size(message)?;
     Ok(file::write(path, &message.encode_to_vec())?)
 }
 
+/// Writes the binary form, given piece by piece by `fill`: for messages that hold weights.
+pub(crate) fn write_pieces<M: Described>(
+    path: &Path,
+    message: &M,
+    fill: impl FnOnce(&mut AtomicFile) -> io::Result<()>,
+) -> Result<()> {
+    check_size(message)?;
+    let mut file = AtomicFile::create(path)?;
+    fill(&mut file).map_err(|source| {
+        let path = path.into();
+        frazil_tensor::Error::Io { action: "write", path, source }
+    })?;
+    Ok(file.commit()?)
+}
+
 /// Whether a message is small enough to be read again.
-pub(crate) fn check_size<M: Described>(message: &M) -> Result<()> {
+fn check_size<M: Described>(message: &M) -> Result<()> {
     let size = message.encoded_len();
     if size > MAX_BINARY {
         return Err(Error::Oversized { message: M::SCHEMA.name, size });

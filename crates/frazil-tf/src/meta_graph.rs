@@ -1,14 +1,19 @@
 //! MetaGraphs: the `.meta` beside a checkpoint. A graph, how to save and restore it, and
 //! collections.
 
+use std::io::{self, Write};
 use std::path::Path;
 
 use bytes::Bytes;
+use prost::Message;
+use prost::encoding::{WireType, encode_key, encode_varint};
 
 use crate::proto::{GraphDef, MetaGraphDef, SaverDef};
-use crate::{Error, Result, message_file};
+use crate::{Error, Result, graph_def, message_file};
 
 const EXPECTED: &str = "a MetaGraphDef";
+/// The number of `MetaGraphDef.graph_def`.
+const GRAPH_FIELD: u32 = 2;
 
 /// A MetaGraph from its binary or text form, whichever `bytes` are.
 pub fn decode(bytes: Bytes) -> Result<MetaGraphDef> {
@@ -20,9 +25,34 @@ pub fn read(path: impl AsRef<Path>) -> Result<MetaGraphDef> {
     message_file::read(path.as_ref(), EXPECTED)
 }
 
-/// Writes the binary form.
+/// Writes the binary form, weights from where they lie, as [`graph_def::write`].
 pub fn write(path: impl AsRef<Path>, meta: &MetaGraphDef) -> Result<()> {
-    message_file::write(path.as_ref(), meta)
+    message_file::write_pieces(path.as_ref(), meta, |file| write_to(meta, file))
+}
+
+/// What [`write()`] puts into the file.
+pub(crate) fn write_to(meta: &MetaGraphDef, file: &mut dyn Write) -> io::Result<()> {
+    let before =
+        MetaGraphDef { meta_info_def: meta.meta_info_def.clone(), ..MetaGraphDef::default() };
+    let mut before = before.encode_to_vec();
+    if let Some(graph) = &meta.graph_def {
+        encode_key(GRAPH_FIELD, WireType::LengthDelimited, &mut before);
+        encode_varint(graph.encoded_len() as u64, &mut before);
+    }
+    file.write_all(&before)?;
+    if let Some(graph) = &meta.graph_def {
+        graph_def::write_to(graph, file)?;
+    }
+    let after = MetaGraphDef {
+        meta_info_def: None,
+        graph_def: None,
+        saver_def: meta.saver_def.clone(),
+        collection_def: meta.collection_def.clone(),
+        signature_def: meta.signature_def.clone(),
+        asset_file_def: meta.asset_file_def.clone(),
+        object_graph_def: meta.object_graph_def.clone(),
+    };
+    file.write_all(&after.encode_to_vec())
 }
 
 /// Writes the text form.

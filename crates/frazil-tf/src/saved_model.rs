@@ -3,11 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use frazil_tensor::TensorStore;
+use prost::Message;
+use prost::encoding::{WireType, encode_key, encode_varint};
 
 use crate::bundle::{self, BundleWriter};
 use crate::proto::{MetaGraphDef, SavedModel};
@@ -16,6 +18,8 @@ use crate::{Error, Result, message_file, meta_graph};
 const EXPECTED: &str = "a SavedModel";
 const BINARY: &str = "saved_model.pb";
 const TEXT: &str = "saved_model.pbtxt";
+/// The number of `SavedModel.meta_graphs`.
+const META_GRAPH_FIELD: u32 = 2;
 
 /// A SavedModel's message from its binary or text form, whichever `bytes` are.
 pub fn decode(bytes: Bytes) -> Result<SavedModel> {
@@ -115,7 +119,7 @@ pub fn write(dir: impl AsRef<Path>, model: &SavedModel, options: WriteOptions<'_
     if options.text {
         message_file::write_text(&made.path().join(TEXT), model)?;
     } else {
-        message_file::write(&made.path().join(BINARY), model)?;
+        write_message(&made.path().join(BINARY), model)?;
     }
     let variables = made.path().join("variables");
     fs::create_dir(&variables).map_err(|e| io_error("create", &variables, e))?;
@@ -137,6 +141,23 @@ pub fn write(dir: impl AsRef<Path>, model: &SavedModel, options: WriteOptions<'_
         // The error that stopped the renaming is the one to tell.
         drop(fs::remove_dir_all(&from));
         io_error("rename", dir, error)
+    })
+}
+
+/// The binary form, weights from where they lie, as [`crate::graph_def::write`].
+fn write_message(path: &Path, model: &SavedModel) -> Result<()> {
+    message_file::write_pieces(path, model, |file| {
+        let version = model.saved_model_schema_version;
+        let mut head = SavedModel { saved_model_schema_version: version, ..Default::default() }
+            .encode_to_vec();
+        for meta in &model.meta_graphs {
+            encode_key(META_GRAPH_FIELD, WireType::LengthDelimited, &mut head);
+            encode_varint(meta.encoded_len() as u64, &mut head);
+            file.write_all(&head)?;
+            head.clear();
+            meta_graph::write_to(meta, file)?;
+        }
+        file.write_all(&head)
     })
 }
 
@@ -183,7 +204,7 @@ fn sorted(meta: &MetaGraphDef) -> BTreeSet<&str> {
 mod tests {
     use super::*;
     use crate::checkpoint::{Checkpoint, Options};
-    use crate::graph_def::GraphConsts;
+    use crate::graph_def::{GraphConsts, LARGE};
     use crate::proto::{AssetFileDef, AttrValue, GraphDef, NodeDef};
     use crate::proto::{attr_value::Value, meta_graph_def::MetaInfoDef};
     use crate::tensor_proto::from_tensor;
@@ -239,6 +260,33 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path().join("deep")).unwrap().count(), 2);
         let again = write(folder.path().join("deep/true"), &model, WriteOptions::default());
         assert!(matches!(again, Err(Error::NotEmpty { .. })));
+    }
+
+    #[test]
+    fn the_pieces_are_the_message() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(BINARY);
+        let large = Tensor::from_vec([LARGE], vec![7f32; LARGE]).unwrap();
+        let value = AttrValue { value: Some(Value::Tensor(Box::new(from_tensor(&large)))) };
+        let node = NodeDef {
+            name: "w".into(),
+            op: "Const".into(),
+            attr: [("value".to_owned(), value)].into(),
+            ..NodeDef::default()
+        };
+        let graph = GraphDef { node: vec![node; 2], version: 7, ..GraphDef::default() };
+        let mut model = model(&[&["serve", "gpu"], &["serve"], &[]]);
+        for (i, meta) in model.meta_graphs.iter_mut().enumerate() {
+            meta.graph_def = (i != 1).then(|| graph.clone());
+            meta.saver_def = Some(Default::default());
+            meta.signature_def.insert("serving_default".into(), Default::default());
+            meta.asset_file_def = vec![AssetFileDef::default()];
+        }
+        for count in [3, 1, 0] {
+            model.meta_graphs.truncate(count);
+            write_message(&path, &model).unwrap();
+            assert!(fs::read(&path).unwrap() == model.encode_to_vec());
+        }
     }
 
     #[test]

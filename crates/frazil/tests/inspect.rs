@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use frazil::ops::convert::{self, Target};
 use frazil::ops::inspect::{Options, Report, inspect};
 use frazil::source::Kind;
 use frazil::tensor::testing::shared;
@@ -136,6 +137,41 @@ fn the_loss_of_a_training_graph_is_found() {
         "{:?}",
         report.graphs[0].graph.outputs
     );
+}
+
+/// Ends, sizes and operations of the formats that frazil writes, read off the files.
+#[test]
+fn models_of_other_formats() {
+    let Some(path) = shared("fixtures/classifier/model.ckpt-27") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for (to, name, kind) in
+        [(Target::Onnx, "model.onnx", Kind::Onnx), (Target::Openvino, "model.xml", Kind::Openvino)]
+    {
+        let written = folder.path().join(name);
+        let mut options = convert::Options::new(to);
+        options.graph.head = Some(frazil::bert::Head::Classifier);
+        options.graph.config = shared("fixtures/data/bert_config_small.json");
+        options.name = Some("mrpc".into());
+        let converted = convert::convert(&path, &written, &options).unwrap();
+        let report = look(&written);
+        assert_eq!(report.kind, kind);
+        let model = report.model.expect("it is a model");
+        assert_eq!(model.name, "mrpc");
+        assert!(model.producer.is_some_and(|producer| producer.starts_with("frazil ")));
+        let (version, opset) = if to == Target::Onnx { (8, 17) } else { (11, 8) };
+        assert!(model.version >= version, "{}", model.version);
+        assert!(model.opsets[0].domain.is_empty() && model.opsets[0].version >= opset);
+        let inputs: Vec<&str> = model.inputs.iter().map(|input| input.name.as_str()).collect();
+        assert_eq!(inputs, ["input_ids", "input_mask", "segment_ids"]);
+        let free = if to == Target::Onnx { "[batch, sequence]" } else { "[?, ?]" };
+        assert!(model.inputs.iter().all(|i| i.shape == free && i.dtype == "int32"), "{name}");
+        assert_eq!(model.outputs.len(), converted.outputs.len());
+        assert!(model.parameters >= 166_338 && model.parameters < 170_000, "{}", model.parameters);
+        assert_eq!(model.nodes, model.ops.iter().map(|op| op.count).sum::<usize>());
+        let count = |kind: &str| model.ops.iter().find(|op| op.op == kind).map(|op| op.count);
+        assert!(count("MatMul").is_some_and(|count| count >= 16), "{:?}", model.ops);
+        assert!(report.variables.iter().any(|v| v.shape == [838, 64] && v.dtype == "float32"));
+    }
 }
 
 #[test]

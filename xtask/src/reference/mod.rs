@@ -79,7 +79,7 @@ fn imported() -> Result<BTreeMap<String, BTreeSet<String>>> {
 
 /// What the importer makes of an operation, given as many inputs as it takes.
 fn kind_of(name: &str) -> Option<String> {
-    (0..=5).find_map(|inputs| {
+    (0..=7).find_map(|inputs| {
         let imported = tf::import(&probe(name, inputs), &tf::ImportOptions::default()).ok()?;
         let node = imported.graph.node(imported.graph.find("y")?);
         match &node.op {
@@ -127,6 +127,17 @@ fn probe(name: &str, inputs: usize) -> GraphDef {
         ("num_split", attr(AttrKind::I(2))),
     ];
     attrs.extend(value.ok().map(|value| ("value", value)));
+    if name.contains("uantize") {
+        attrs.extend([
+            ("T", dtype(DataType::DtQuint8)),
+            ("mode", attr(AttrKind::S("MIN_FIRST".into()))),
+            ("Tinput", dtype(DataType::DtQint32)),
+            ("out_type", dtype(DataType::DtQint8)),
+            ("T1", dtype(DataType::DtQuint8)),
+            ("T2", dtype(DataType::DtQint8)),
+            ("Tbias", dtype(DataType::DtFloat)),
+        ]);
+    }
     nodes.push(node("y", name, reads, attrs));
     GraphDef { node: nodes, ..GraphDef::default() }
 }

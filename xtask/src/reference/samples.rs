@@ -3,8 +3,8 @@
 use anyhow::Result;
 use frazil::graph::op::{
     ArgMax, Attention, Binary, Cast, Compare, Gather, Gelu, GeluForm, Input, LayerNorm, Linear,
-    MatMul, OneHot, Pack, PackRows, Reduce, ReduceKind, ShapeOp, Split, Squeeze, StridedSlice,
-    Unary, Unpack,
+    MatMul, OneHot, Pack, PackRows, Quantize, Reduce, ReduceKind, ShapeOp, Split, Squeeze,
+    StridedSlice, Unary, Unpack,
 };
 use frazil::graph::{Dim, Graph, Node, Op, Port, Value};
 use frazil::tensor::{DType, Element, Tensor};
@@ -150,6 +150,10 @@ fn operations() -> Vec<Op> {
         Op::Attention(Attention { heads: 2, scale: 0.5, mask_value: -10000.0, packed: false }),
         Op::PackRows(PackRows::default()),
         Op::UnpackRows,
+        Op::Quantize(Quantize { to: DType::QU8 }),
+        Op::Dequantize,
+        Op::Requantize(Quantize { to: DType::QI8 }),
+        Op::QuantizedLinear,
     ]);
     all
 }
@@ -226,6 +230,21 @@ fn operands(s: &mut Sketch, op: &Op) -> Result<Vec<Value>> {
             let (rows, index) =
                 (s.fed("x", DType::F32, &[2, 4])?, s.fed("index", DType::I32, &[2])?);
             vec![rows, index, s.fed("mask", DType::I32, &[1, 2])?]
+        }
+        Op::Quantize(_) | Op::Dequantize | Op::Requantize(_) | Op::QuantizedLinear => {
+            let mut inputs = match op {
+                Op::Quantize(_) => vec![x(s)?],
+                Op::Dequantize => vec![s.fed("x", DType::QI8, &[2, 4])?],
+                Op::Requantize(_) => vec![s.fed("x", DType::QI32, &[2, 4])?],
+                _ => {
+                    let x = s.fed("x", DType::QU8, &[2, 4])?;
+                    vec![x, s.fed("w", DType::QI8, &[4, 3])?, s.fed("bias", DType::F32, &[3])?]
+                }
+            };
+            for i in inputs.len()..op.arity().0 {
+                inputs.push(s.constant(&format!("end{i}"), &[], &[1f32])?);
+            }
+            inputs
         }
         Op::Input(_)
         | Op::InputWithDefault(_)

@@ -12,9 +12,11 @@ mod dtype;
 mod export;
 mod import;
 pub mod proto;
+mod summary;
 
 pub use export::{ExportOptions, OPSETS, export};
 pub use import::{decode, import, looks_like};
+pub use summary::summarise;
 
 /// The format's name in messages.
 pub(crate) const TARGET: &str = "ONNX";

@@ -91,7 +91,7 @@ fn in_file_order(mut ports: Vec<(usize, Port)>) -> Vec<Port> {
 }
 
 /// What callers know an input by: a name beside the layer's own, where there is just one.
-fn input_name(layer: &RawLayer) -> String {
+pub(super) fn input_name(layer: &RawLayer) -> String {
     let own = format!("{}:0", layer.name);
     let names = layer.outputs.first().map(|port| port.names.as_slice()).unwrap_or_default();
     let others: Vec<&String> =
@@ -104,7 +104,7 @@ fn input_name(layer: &RawLayer) -> String {
 
 /// What callers know an output by: the result's own name if it is made as Model Optimizer and
 /// frazil make it, else a name of what it reads.
-fn output_name(result: &RawLayer, from: &RawLayer, from_port: u64) -> String {
+pub(super) fn output_name(result: &RawLayer, from: &RawLayer, from_port: u64) -> String {
     if let Some(name) = result.name.strip_suffix(RESULT_SUFFIX) {
         return name.to_owned();
     }
@@ -116,7 +116,7 @@ fn output_name(result: &RawLayer, from: &RawLayer, from_port: u64) -> String {
 }
 
 /// Where each input port reads from: layer and port.
-type Sources = HashMap<(usize, u64), (usize, u64)>;
+pub(super) type Sources = HashMap<(usize, u64), (usize, u64)>;
 
 fn places(net: &RawNet) -> Result<HashMap<u64, usize>> {
     let mut places = HashMap::with_capacity(net.layers.len());
@@ -128,7 +128,7 @@ fn places(net: &RawNet) -> Result<HashMap<u64, usize>> {
     Ok(places)
 }
 
-fn sources(net: &RawNet) -> Result<Sources> {
+pub(super) fn sources(net: &RawNet) -> Result<Sources> {
     let places = places(net)?;
     let mut sources = HashMap::with_capacity(net.edges.len());
     for edge in &net.edges {

@@ -15,6 +15,7 @@ mod layers;
 mod net;
 mod ops;
 mod read;
+mod summary;
 mod write;
 
 use std::borrow::Cow;
@@ -24,6 +25,8 @@ use std::path::Path;
 use bytes::Bytes;
 use frazil_graph::{Graph, Op, Symbol, pass};
 use frazil_tensor::file::{self, AtomicFile};
+
+pub use summary::summarise;
 
 use crate::{Result, Written};
 

@@ -209,7 +209,12 @@ impl Builder<'_> {
             Op::PackRows(_) | Op::UnpackRows => {
                 refuse("packed rows are for running: export the graph before packing")
             }
-            Op::Foreign(_) => refuse(format!("{TARGET} has no such operation")),
+            // FakeQuantize is for engines to find what can be integer, not integer arithmetic.
+            Op::Quantize(_)
+            | Op::Dequantize
+            | Op::Requantize(_)
+            | Op::QuantizedLinear
+            | Op::Foreign(_) => refuse(format!("{TARGET} has no such operation")),
         }
     }
 

@@ -32,6 +32,8 @@ pub(super) struct RawLayer {
     pub id: u64,
     pub name: String,
     pub kind: String,
+    /// `opset1` for example.
+    pub opset: String,
     pub data: Vec<(String, String)>,
     pub inputs: Vec<Port>,
     pub outputs: Vec<Port>,
@@ -62,6 +64,11 @@ pub(super) struct Edge {
 /// The whole file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RawNet {
+    pub name: String,
+    /// Of the format: 10 or 11.
+    pub version: i64,
+    /// The program that wrote it, and its version, where the file says so.
+    pub producer: Option<String>,
     pub layers: Vec<RawLayer>,
     pub edges: Vec<Edge>,
     parts: usize,
@@ -90,6 +97,7 @@ enum At {
     Port,
     Dim,
     Edges,
+    About,
 }
 
 /// Reads the file. Elements that say nothing of the computation are passed over.
@@ -123,6 +131,7 @@ pub(super) fn read(xml: &[u8]) -> Result<RawNet> {
                         match (at, name.as_ref()) {
                             (At::Layer, "data") => data(&mut net, &element, place)?,
                             (At::Edges, "edge") => edge(&mut net, &element, place)?,
+                            (At::About, name) => about(&mut net, name, &element, place)?,
                             _ => {}
                         }
                         let end = element.to_end().into_owned();
@@ -159,6 +168,7 @@ fn next(at: At, name: &str) -> Option<At> {
         (At::File, "net") => At::Net,
         (At::Net, "layers") => At::Layers,
         (At::Net, "edges") => At::Edges,
+        (At::Net, "rt_info" | "meta_data") => At::About,
         (At::Layers, "layer") => At::Layer,
         (At::Layer, "input") => At::Inputs,
         (At::Layer, "output") => At::Outputs,
@@ -177,13 +187,18 @@ fn enter(net: &mut RawNet, into: At, from: At, element: &BytesStart<'_>, place: 
         At::Net => {
             let mut version = None;
             attributes(element, place, |key, value| {
-                if key == "version" {
-                    version = Some(value);
+                match key {
+                    "version" => version = Some(value),
+                    "name" => net.name = value,
+                    _ => {}
                 }
                 Ok(())
             })?;
             match version.as_deref() {
-                Some("10" | "11") => Ok(()),
+                Some(known @ ("10" | "11")) => {
+                    net.version = if known == "10" { 10 } else { 11 };
+                    Ok(())
+                }
                 Some(other) => Err(bad(place, format!("version {other} is neither 10 nor 11"))),
                 None => Err(bad(place, "`net` has no version")),
             }
@@ -196,6 +211,7 @@ fn enter(net: &mut RawNet, into: At, from: At, element: &BytesStart<'_>, place: 
                     "id" => id = Some(number(&value, place)?),
                     "name" => layer.name = value,
                     "type" => layer.kind = value,
+                    "version" => layer.opset = value,
                     _ => {}
                 }
                 Ok(())
@@ -276,6 +292,22 @@ fn edge(net: &mut RawNet, element: &BytesStart<'_>, place: u64) -> Result<()> {
     net.count(1, place)
 }
 
+/// `<MO_version value="…"/>`, `<frazil_version value="…"/>`; the first that there is.
+fn about(net: &mut RawNet, name: &str, element: &BytesStart<'_>, place: u64) -> Result<()> {
+    let Some(program) = name.strip_suffix("_version") else { return Ok(()) };
+    let program = match program {
+        "MO" => "Model Optimizer",
+        "Runtime" => "OpenVINO",
+        other => other,
+    };
+    attributes(element, place, |key, value| {
+        if key == "value" && net.producer.is_none() {
+            net.producer = Some(format!("{program} {value}"));
+        }
+        Ok(())
+    })
+}
+
 fn attributes(
     element: &BytesStart<'_>,
     place: u64,
@@ -332,13 +364,16 @@ mod tests {
     </layer>
   </layers>
   <edges><edge from-layer="7" from-port="0" to-layer="9" to-port="0"/></edges>
-  <meta_data><layers><layer/></layers></meta_data>
+  <meta_data><layers><layer/></layers><MO_version value="2022.1"/></meta_data>
 </net>"#;
 
     #[test]
     fn reads_layers_and_edges_only() {
         let net = read(SMALL.as_bytes()).unwrap();
         assert_eq!((net.layers.len(), net.edges.len()), (2, 1));
+        assert_eq!((net.name.as_str(), net.version), ("a & b", 11));
+        assert_eq!(net.producer.as_deref(), Some("Model Optimizer 2022.1"));
+        assert_eq!(net.layers[1].opset, "opset1");
         let x = &net.layers[0];
         assert_eq!((x.id, x.get("shape"), x.get("nothing")), (7, Some("?,2"), None));
         assert_eq!(x.outputs[0].dims, [-1, 2]);

@@ -414,6 +414,32 @@ impl Writer<'_> {
                 attrs.dtype("Tpaddings", t(1)?);
                 if node.inputs.len() == 2 { "Pad" } else { "PadV2" }
             }
+            Op::Quantize(op) => {
+                attrs.dtype("T", op.to);
+                attrs.text("mode", "MIN_FIRST");
+                attrs.text("round_mode", "HALF_AWAY_FROM_ZERO");
+                "QuantizeV2"
+            }
+            Op::Dequantize => {
+                attrs.dtype("T", t(0)?);
+                attrs.text("mode", "MIN_FIRST");
+                "Dequantize"
+            }
+            Op::Requantize(op) => {
+                attrs.dtype("Tinput", t(0)?);
+                attrs.dtype("out_type", op.to);
+                "Requantize"
+            }
+            Op::QuantizedLinear => {
+                attrs.dtype("T1", t(0)?);
+                attrs.dtype("T2", t(1)?);
+                attrs.dtype("Tbias", t(2)?);
+                attrs.dtype("Toutput", DType::QI32);
+                attrs.flag("transpose_a", false);
+                attrs.flag("transpose_b", false);
+                attrs.text("input_quant_mode", "MIN_FIRST");
+                "QuantizedMatMulWithBias"
+            }
             Op::LayerNorm(_)
             | Op::Gelu(_)
             | Op::Linear(_)

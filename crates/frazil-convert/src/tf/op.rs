@@ -4,8 +4,9 @@
 //! bias) is left to be foreign, so that nothing changes its meaning on the way in.
 
 use frazil_graph::op::{
-    ArgMax, Binary, Cast, Compare, Const, Gather, Input, MatMul, OneHot, Op, Pack, ReadVariable,
-    Reduce, ReduceKind, ShapeOp, Split, Squeeze, StridedSlice, Unary, Unpack, Variable,
+    ArgMax, Binary, Cast, Compare, Const, Gather, Input, MatMul, OneHot, Op, Pack, Quantize,
+    ReadVariable, Reduce, ReduceKind, ShapeOp, Split, Squeeze, StridedSlice, Unary, Unpack,
+    Variable,
 };
 use frazil_graph::{Dim, Symbol};
 use frazil_tensor::{DType, Shape};
@@ -192,9 +193,45 @@ pub(super) fn read(node: &NodeDef, producer: i32) -> Result<Reading> {
         "Tile" => Op::Tile,
         "BroadcastTo" => Op::BroadcastTo,
         "Pad" | "PadV2" => Op::Pad,
+
+        // Steps of a range.
+        "QuantizeV2" if plain_steps(&attrs)? => match attrs.dtype("T")? {
+            Some(to @ (DType::QU8 | DType::QI8)) => Op::Quantize(Quantize { to }),
+            _ => return Ok(Reading::Foreign),
+        },
+        "Dequantize" if plain_steps(&attrs)? => match t()? {
+            Some(DType::QU8 | DType::QI8) => Op::Dequantize,
+            _ => return Ok(Reading::Foreign),
+        },
+        // To `quint8` TensorFlow computes in fixed point, with other results.
+        "Requantize" => match (attrs.dtype("Tinput")?, attrs.dtype("out_type")?) {
+            (Some(DType::QI32), Some(to @ DType::QI8)) => Op::Requantize(Quantize { to }),
+            _ => return Ok(Reading::Foreign),
+        },
+        "QuantizedMatMulWithBias" if is_quantized_linear(&attrs)? => Op::QuantizedLinear,
         _ => return Ok(Reading::Foreign),
     };
     Ok(Reading::Same(op))
+}
+
+/// Whether steps are of the one kind that frazil computes with.
+fn plain_steps(attrs: &Attributes<'_>) -> Result<bool> {
+    Ok(attrs.text("mode")? == Some(b"MIN_FIRST")
+        && matches!(attrs.text("round_mode")?, None | Some(b"HALF_AWAY_FROM_ZERO"))
+        && attrs.int("axis", -1)? == -1
+        && !attrs.flag("narrow_range")?
+        && matches!(attrs.get("ensure_minimum_range"), None | Some(Value::F(0.01)))
+        && matches!(attrs.dtype("dtype")?, None | Some(DType::F32)))
+}
+
+fn is_quantized_linear(attrs: &Attributes<'_>) -> Result<bool> {
+    let types = ["T1", "T2", "Tbias", "Toutput"].map(|name| attrs.dtype(name));
+    let [x, w, bias, out] = types;
+    Ok((x?, w?, bias?) == (Some(DType::QU8), Some(DType::QI8), Some(DType::F32))
+        && matches!(out?, None | Some(DType::QI32))
+        && matches!(attrs.text("input_quant_mode")?, None | Some(b"MIN_FIRST"))
+        && !attrs.flag("transpose_a")?
+        && !attrs.flag("transpose_b")?)
 }
 
 fn is_real(dtype: DType) -> bool {

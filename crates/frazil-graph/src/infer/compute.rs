@@ -311,6 +311,29 @@ pub(super) fn linear(transpose_w: bool, inputs: &[Fact]) -> Ruled {
     Ok(vec![Fact::tensor(x.dtype, dims)])
 }
 
+/// Steps, and the ends of their range.
+pub(super) fn quantize(from: DType, to: DType, x: &Fact) -> Ruled {
+    if x.dtype.is_some_and(|dtype| dtype != from) {
+        return problem(format!("{} where {from} is expected", x.dtype.unwrap_or(from)));
+    }
+    let end = Fact::tensor(Some(DType::F32), Vec::new());
+    Ok(vec![Fact { dtype: Some(to), dims: x.dims.clone(), elements: None }, end.clone(), end])
+}
+
+pub(super) fn quantized_linear(inputs: &[Fact]) -> Ruled {
+    let wanted = [DType::QU8, DType::QI8, DType::F32];
+    for (fact, wanted) in inputs.iter().zip(wanted) {
+        if let Some(found) = fact.dtype.filter(|&found| found != wanted) {
+            return problem(format!("{found} where {wanted} is expected"));
+        }
+    }
+    let untyped: Vec<Fact> =
+        inputs[..3].iter().map(|fact| Fact { dtype: None, ..fact.clone() }).collect();
+    let product = linear(false, &untyped)?.swap_remove(0);
+    let end = Fact::tensor(Some(DType::F32), Vec::new());
+    Ok(vec![Fact { dtype: Some(DType::QI32), ..product }, end.clone(), end])
+}
+
 pub(super) fn embed(inputs: &[Fact]) -> Ruled {
     let (ids, words) = (&inputs[0], &inputs[2]);
     // One row for each entry of the index, or for each id.

@@ -141,6 +141,12 @@ impl Inference {
             Op::BroadcastTo => self.filled(inputs[0].dtype, &inputs[1], None),
             Op::Tile => self.tile(&inputs[0], &inputs[1]),
             Op::Pad => self.pad(&inputs[0], &inputs[1]),
+            Op::Quantize(op) => compute::quantize(DType::F32, op.to, &x),
+            Op::Requantize(op) => compute::quantize(DType::QI32, op.to, &x),
+            Op::Dequantize => {
+                Ok(vec![Fact { dtype: Some(DType::F32), dims: x.dims, elements: None }])
+            }
+            Op::QuantizedLinear => compute::quantized_linear(&inputs),
             Op::Foreign(op) => Ok(op.outputs.iter().map(declared).collect()),
         }
     }

@@ -10,6 +10,7 @@ mod fused;
 mod index;
 mod matrix;
 mod movement;
+mod quantized;
 mod reduce;
 mod rows;
 mod shape;
@@ -88,6 +89,10 @@ fn dispatch(call: &Call<'_>) -> Result<Vec<Tensor>> {
         Op::Attention(op) if op.packed => rows::attention(call, *op)?,
         Op::Embed => fused::embed(call)?,
         Op::Attention(op) => fused::attention(call, *op)?,
+        Op::Quantize(op) => return quantized::quantize(call, op.to),
+        Op::Dequantize => quantized::dequantize(call)?,
+        Op::Requantize(op) => return quantized::requantize(call, op.to),
+        Op::QuantizedLinear => return quantized::linear(call),
         Op::Foreign(_) => return Err(call.fail("frazil cannot run it")),
     };
     Ok(vec![one])

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use anyhow::Result;
 use frazil::bert::inventory::{HeadReport, Inventory};
 use frazil::bert::names::Head;
+use frazil::ops::inspect::graph::OpCount;
 use frazil::ops::inspect::{
-    self, GraphReport, Options, RecordsReport, Report, TaggedGraph, TensorReport, Why,
+    self, GraphReport, ModelReport, Options, RecordsReport, Report, TaggedGraph, TensorReport, Why,
 };
 use frazil::source::{GraphOptions, Kind};
 
@@ -15,10 +16,11 @@ use super::flags::Flags;
 use super::table::{Table, size, thousands};
 use crate::cli::Outcome;
 
-/// Tell what is in a checkpoint, graph, SavedModel, record file, zip or folder
+/// Tell what is in a checkpoint, graph, SavedModel, ONNX or OpenVINO model, record file, zip or folder
 ///
 /// The path may be a folder, a checkpoint's prefix, its `.index`, `.data-…` or `.meta`, a `.pb` or
-/// `.pbtxt`, a SavedModel, a TFRecord, an `.npz`, a `.safetensors`, or a zip as Google ships them.
+/// `.pbtxt`, a SavedModel, an `.onnx`, an OpenVINO `.xml`, a TFRecord, an `.npz`, a `.safetensors`, or
+/// a zip as Google ships them.
 /// What it is is found by its content. Tensors are not read unless one is named.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -135,6 +137,9 @@ fn print(report: &Report, all: bool, out: &mut dyn Write) -> io::Result<()> {
     }
     for graph in &report.graphs {
         print_graph(graph, all, out)?;
+    }
+    if let Some(model) = &report.model {
+        print_model(model, report, all, out)?;
     }
     print_variables(report, all, out)?;
     if let Some(records) = &report.records {
@@ -258,10 +263,12 @@ fn state(head: &HeadReport) -> String {
 
 fn print_variables(report: &Report, all: bool, out: &mut dyn Write) -> io::Result<()> {
     // Of a graph one wants the nodes; its variables are in the summary.
-    if matches!(report.kind, Kind::Graph | Kind::MetaGraph) && !all {
+    let graphs = [Kind::Graph, Kind::MetaGraph, Kind::Onnx, Kind::Openvino];
+    if graphs.contains(&report.kind) && !all {
         return Ok(());
     }
-    let mut table = Table::new(&["variable", "dtype", "shape", ">bytes"]);
+    let kind = if report.model.is_some() { "constant" } else { "variable" };
+    let mut table = Table::new(&[kind, "dtype", "shape", ">bytes"]);
     let mut hidden = 0;
     for variable in &report.variables {
         if !all && variable.slot {
@@ -340,13 +347,53 @@ fn print_graph(tagged: &TaggedGraph, all: bool, out: &mut dyn Write) -> io::Resu
         writeln!(out, "  … and {} more (`--all`)", graph.outputs.len() - shown)?;
     }
     print_baked(graph, all, out)?;
+    print_ops(&graph.ops, all, out)
+}
+
+fn print_ops(ops: &[OpCount], all: bool, out: &mut dyn Write) -> io::Result<()> {
     const OPS: usize = 12;
-    let shown = if all { graph.ops.len() } else { OPS };
+    let shown = if all { ops.len() } else { OPS };
+    let more = ops.len().saturating_sub(shown);
     let ops: Vec<String> =
-        graph.ops.iter().take(shown).map(|op| format!("{} {}", op.op, op.count)).collect();
-    let more = graph.ops.len().saturating_sub(shown);
+        ops.iter().take(shown).map(|op| format!("{} {}", op.op, op.count)).collect();
     let more = if more > 0 { format!(", … {more} more types (`--all`)") } else { String::new() };
     writeln!(out, "\n  ops: {}{more}", ops.join(", "))
+}
+
+fn print_model(
+    model: &ModelReport,
+    report: &Report,
+    all: bool,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let version = if report.kind == Kind::Onnx { "IR version" } else { "version" };
+    write!(out, "  {version} {}", model.version)?;
+    for set in &model.opsets {
+        match (set.domain.as_str(), set.version) {
+            ("", number) => write!(out, ", operation set {number}")?,
+            (domain, 0) => write!(out, ", operations of `{domain}`")?,
+            (domain, number) => write!(out, ", `{domain}` {number}")?,
+        }
+    }
+    if let Some(producer) = &model.producer {
+        write!(out, ", written by {producer}")?;
+    }
+    writeln!(out)?;
+    if !model.beside.is_empty() {
+        let files: Vec<String> = model.beside.iter().map(|file| format!("`{file}`")).collect();
+        writeln!(out, "  weights in {}", files.join(", "))?;
+    }
+    let constants = thousands(report.variables.len() as u64);
+    let (nodes, parameters) = (thousands(model.nodes as u64), thousands(model.parameters));
+    writeln!(out, "\ngraph of {nodes} nodes, {parameters} parameters in {constants} constants\n")?;
+    let mut table = Table::new(&["", "name", "type", "shape"]);
+    for (side, ends) in [("input", &model.inputs), ("output", &model.outputs)] {
+        for end in ends {
+            table.row([side.into(), end.name.clone(), end.dtype.clone(), end.shape.clone()]);
+        }
+    }
+    table.print(out)?;
+    print_ops(&model.ops, all, out)
 }
 
 fn print_baked(graph: &GraphReport, all: bool, out: &mut dyn Write) -> io::Result<()> {

@@ -2,6 +2,7 @@
 //! as they are, folded, and with everything fused.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
+use std::io::Read;
 use std::path::Path;
 
 use frazil::bert::Head;
@@ -314,6 +315,56 @@ fn squad() {
     let path = folder.join("v1.1").join(checkpoint.unwrap());
     let graph = opened(&path, None, Some("unstack:0,unstack:1"), options);
     check(graph, &features, 37, &golden, &TWO_LAYERS);
+    // The training graph beside it: dropout taken out, fed behind the iterator.
+    let unpacked = tempfile::tempdir().unwrap();
+    let meta = unpacked.path().join("model.ckpt.meta");
+    let packed = std::fs::File::open(path.with_extension("ckpt-65.meta.gz")).unwrap();
+    let mut bytes = Vec::new();
+    flate2::read::GzDecoder::new(packed).read_to_end(&mut bytes).unwrap();
+    std::fs::write(&meta, bytes).unwrap();
+    let options = GraphOptions { checkpoint: Some(path), ..GraphOptions::default() };
+    let graph = opened(&meta, None, Some("unstack:0,unstack:1"), options);
+    check(graph, &features, 4, &golden, &TWO_LAYERS);
+}
+
+/// What Intel's LPOT 1.3 made of that model, run by Intel's TensorFlow: eight-bit products.
+///
+/// A number that lies between two steps may be rounded to the other one than there, since all that
+/// comes before is summed in another order; then what follows differs by that step. So almost all
+/// logits are equal (fewer where fusing changes the order once more), and the others are near.
+#[test]
+fn quantized_squad() {
+    let Some(folder) = shared("fixtures/squad") else { return };
+    let features = Features::read(&folder.join("v1.1/eval.tf_record"));
+    let io = Npz::open(folder.join("lpot/outputs_int8.npz")).unwrap();
+    let golden = arrays(&io, &["start_logits", "end_logits"]);
+    let path = folder.join("lpot/bert_int8_lpot1.3.pb");
+    let mut graph = cut(&path, None, "unstack:0,unstack:1");
+    let roles = role::roles(&graph).unwrap();
+    let (fed, _) = role::assign(&roles, &features, &Default::default()).unwrap();
+    let cases = [("as it is", 99, 1e-2), ("folded and fused", 90, 5e-2)];
+    for (how, percent, step) in cases {
+        let session = Session::new(&graph, Options::default()).unwrap();
+        let run = session.run(&fed).unwrap();
+        for ((name, found), golden) in run.outputs.iter().zip(&golden) {
+            let (found, golden) = (found.to_f64().unwrap(), golden.to_f64().unwrap());
+            assert_eq!(found.len(), golden.len());
+            let off: Vec<f64> = found.iter().zip(&golden).map(|(f, g)| (f - g).abs()).collect();
+            let most = off.iter().fold(0.0, |most: f64, &off| if off <= most { most } else { off });
+            let equal = off.iter().filter(|&&off| off <= TOLERANCE).count();
+            assert!(most <= step, "{how}: `{name}` is off by {most:e}");
+            let wanted = off.len() * percent / 100;
+            assert!(equal >= wanted, "{how}: {equal} of {} are equal", off.len());
+        }
+        pass::fold(&mut graph).unwrap();
+        let report = pass::fuse(&mut graph, &Fusions::all()).unwrap();
+        graph.check().unwrap();
+        if how == "as it is" {
+            for (rule, count) in TWO_LAYERS {
+                assert_eq!(report.count(rule), count, "{rule}");
+            }
+        }
+    }
 }
 
 /// Six layers of real weights, which TensorFlow ran at length 384.

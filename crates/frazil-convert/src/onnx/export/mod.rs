@@ -312,6 +312,10 @@ fn emit(b: &mut Builder<'_>, id: NodeId) -> Result<(), Refusal> {
         Op::Linear(op) => fused::linear(b, node, *op),
         Op::Embed => fused::embed(b, node),
         Op::Attention(op) => fused::attention(b, node, *op),
+        // ONNX's own divide a range by a scale, not into steps from its lower end.
+        op @ (Op::Quantize(_) | Op::Dequantize | Op::Requantize(_) | Op::QuantizedLinear) => {
+            compute::refused(op)
+        }
     }
 }
 

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use frazil_tensor::file::AtomicFile;
+use half::f16;
+use half::slice::HalfFloatSliceExt;
 use prost::Message;
 use prost::encoding::{encode_varint, encoded_len_varint};
 
@@ -23,6 +25,8 @@ const TENSOR_RAW_DATA: u8 = 9 << 3 | 2;
 const ALIGNMENT: u64 = 4096;
 /// Less than this stays in the model in any case: engines look at small constants early.
 const LEAST_EXTERNAL: u64 = 1024;
+/// Elements that are converted at a time.
+const HALVES: usize = 1 << 16;
 /// What protobuf can hold.
 const MOST: u64 = i32::MAX as u64;
 
@@ -114,15 +118,13 @@ fn write_payload(file: &mut impl Write, payload: &Payload) -> io::Result<()> {
     match payload {
         Payload::Plain(bytes) => file.write_all(bytes),
         Payload::Half(bytes) => {
-            let mut half = Vec::with_capacity(1 << 16);
-            for chunk in bytes.chunks(1 << 17) {
-                half.clear();
-                for element in chunk.chunks_exact(4) {
-                    let element = element.try_into().expect("a chunk of four is four");
-                    let element = half::f16::from_f32(f32::from_le_bytes(element));
-                    half.extend_from_slice(&element.to_le_bytes());
-                }
-                file.write_all(&half)?;
+            // In pieces: the largest table as a whole would be half of it once more in memory.
+            let mut halves = vec![f16::ZERO; HALVES];
+            for piece in bytes.chunks(HALVES * size_of::<f32>()) {
+                let floats: Vec<f32> = bytemuck::pod_collect_to_vec(piece);
+                let halves = &mut halves[..floats.len()];
+                halves.convert_from_f32_slice(&floats);
+                file.write_all(bytemuck::cast_slice(halves))?;
             }
             Ok(())
         }

@@ -1,8 +1,9 @@
 //! Tells what is in a file: variables, heads and configuration of a checkpoint; inputs, likely
-//! outputs and baked-in sizes of a graph; tags and signatures of a SavedModel; features of
-//! records. Reads names and messages, not tensors, unless one is asked for.
+//! outputs and baked-in sizes of a graph; tags and signatures of a SavedModel; ends, operations
+//! and constants of an ONNX or OpenVINO model; features of records. Reads names and messages, not tensors, unless one is asked for.
 
 pub mod graph;
+pub mod model;
 pub mod nodes;
 mod records;
 mod values;
@@ -23,12 +24,13 @@ use frazil_tf::{bundle, dtype, graph_def, meta_graph};
 use serde::Serialize;
 
 pub use graph::GraphReport;
+pub use model::ModelReport;
 pub use nodes::{Why, nodes, why};
 pub use records::RecordsReport;
 pub use values::{Statistics, TensorReport};
 
+use crate::Result;
 use crate::source::{self, Kind, Located, Need, locate, open_weights, store_of};
-use crate::{Error, Result};
 
 /// What to look at.
 #[derive(Clone, Debug, Default)]
@@ -64,6 +66,8 @@ pub struct Report {
     pub config: Option<ConfigReport>,
     /// The graphs: one, but for SavedModels with several tag sets.
     pub graphs: Vec<TaggedGraph>,
+    /// An ONNX or OpenVINO model.
+    pub model: Option<ModelReport>,
     /// A record file's content.
     pub records: Option<RecordsReport>,
     /// The tensors that were asked for.
@@ -158,6 +162,7 @@ pub fn inspect(path: &Path, options: &Options) -> Result<Report> {
         heads: None,
         config: None,
         graphs: Vec::new(),
+        model: None,
         records: None,
         tensors: Vec::new(),
         npz: None,
@@ -195,12 +200,12 @@ pub fn inspect(path: &Path, options: &Options) -> Result<Report> {
         Kind::SafeTensors | Kind::Npz => report.add_store(&located, options)?,
         Kind::TfRecord => report.records = Some(records::summarise(&located.path)?),
         Kind::Onnx | Kind::Openvino => {
-            return Err(Error::WrongKind {
-                path: located.shown(),
-                found: located.kind.describe(),
-                expected: "something of TensorFlow's, or weights",
-                hint: "`frazil run`, `frazil verify` and `frazil convert` read it".into(),
-            });
+            let (model, constants) = match located.kind {
+                Kind::Onnx => model::of_onnx(&located.path)?,
+                _ => model::of_openvino(&located.path)?,
+            };
+            report.model = Some(model);
+            report.variables = constants;
         }
     }
     if needs_values {

@@ -134,6 +134,12 @@ impl Prover<'_> {
             Op::Tile => one(self.tile()?),
             Op::BroadcastTo => one(self.broadcast_to()?),
             Op::Pad => one(self.pad()?),
+            // Beside the steps, the ends of their range.
+            Op::Quantize(_) | Op::Requantize(_) => {
+                Ok(vec![self.data(inputs[0])?, Vec::new(), Vec::new()])
+            }
+            Op::Dequantize => one(self.data(inputs[0])?),
+            Op::QuantizedLinear => Ok(vec![self.linear(false)?, Vec::new(), Vec::new()]),
             Op::Input(_)
             | Op::InputWithDefault(_)
             | Op::Const(_)
