@@ -268,11 +268,16 @@ fn every_rule_fires_on_generalised_graphs() {
     }
 }
 
-/// What is said of a graph whose layers are quantized: shapes behind foreign nodes are unknown.
+/// What is said of a graph whose layers are quantized in a way that frazil does not know: shapes
+/// behind foreign nodes are unknown.
 #[test]
 fn misses_of_a_quantized_graph_are_explained() {
     let Some(path) = shared("fixtures/squad/lpot/bert_int8_lpot1.3.pb") else { return };
-    let mut graph = import(&read(&path), &ImportOptions::default()).unwrap().graph;
+    let mut def = read(&path);
+    for node in def.node.iter_mut().filter(|node| node.op == "QuantizeV2") {
+        node.attr.remove("mode");
+    }
+    let mut graph = import(&def, &ImportOptions::default()).unwrap().graph;
     let report = fuse(&mut graph, &Fusions::all()).unwrap();
     assert_eq!((report.count("embed"), report.count("gelu")), (1, 2));
     for note in &report.missed {
