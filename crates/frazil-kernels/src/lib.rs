@@ -27,8 +27,11 @@ pub mod norm;
 pub mod number;
 pub mod par;
 pub mod peak;
+pub mod pointwise;
+pub mod quantize;
 pub mod quantized;
 pub mod reduce;
+mod rows;
 pub mod simd;
 pub mod softmax;
 

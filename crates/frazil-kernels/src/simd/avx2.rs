@@ -310,4 +310,29 @@ impl Simd for Avx2 {
             _mm_cvtss_f32(_mm_min_ss(pairs, _mm_movehdup_ps(pairs)))
         }
     }
+    #[inline(always)]
+    unsafe fn load_columns(self, rows: &[*const f32; 16]) -> [__m256; 4] {
+        // SAFETY: the caller's promise; `self` is the proof that the CPU has the instruction.
+        unsafe {
+            // Rows i and i + 4 side by side, so that no shuffle has to cross the halves.
+            let pair = |i: usize| {
+                let low = _mm256_castps128_ps256(_mm_loadu_ps(rows[i]));
+                _mm256_insertf128_ps::<1>(low, _mm_loadu_ps(rows[i + 4]))
+            };
+            let (r0, r1, r2, r3) = (pair(0), pair(1), pair(2), pair(3));
+            let (a, b) = (_mm256_unpacklo_ps(r0, r1), _mm256_unpackhi_ps(r0, r1));
+            let (c, d) = (_mm256_unpacklo_ps(r2, r3), _mm256_unpackhi_ps(r2, r3));
+            [
+                _mm256_shuffle_ps::<0x44>(a, c),
+                _mm256_shuffle_ps::<0xEE>(a, c),
+                _mm256_shuffle_ps::<0x44>(b, d),
+                _mm256_shuffle_ps::<0xEE>(b, d),
+            ]
+        }
+    }
+    #[inline(always)]
+    fn call<K: Kernel>(self, kernel: K) -> K::Output {
+        // SAFETY: `self` is the proof that the CPU has the features.
+        unsafe { run(kernel) }
+    }
 }

@@ -133,12 +133,21 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// `a` where the mask holds, else `b`.
     fn select(self, mask: Self::Mask, a: Self::F32, b: Self::F32) -> Self::F32;
 
+    /// Vector `i` holds number `i` at each of the addresses: four columns of as many rows as lanes.
+    /// # Safety
+    /// Four numbers can be read at each of the first [`Simd::LANES`] addresses.
+    unsafe fn load_columns(self, rows: &[*const f32; 16]) -> [Self::F32; 4];
+
     /// The sum of all lanes.
     fn sum(self, x: Self::F32) -> f32;
     /// The largest lane.
     fn largest(self, x: Self::F32) -> f32;
     /// The smallest lane.
     fn smallest(self, x: Self::F32) -> f32;
+
+    /// Runs the kernel in a function of its own: for what is used in many places, or has so many
+    /// vectors at hand that it wants all registers.
+    fn call<K: Kernel>(self, kernel: K) -> K::Output;
 }
 
 /// A computation that is written once for all vectors.

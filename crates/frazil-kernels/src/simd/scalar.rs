@@ -1,6 +1,10 @@
 //! One number at a time: what the other vectors must equal.
 
+<<<<<<< HEAD
 use super::{Routine, Simd};
+=======
+use super::{Kernel, Simd};
+>>>>>>> 1a1e165 (Kernels: layer norm, softmax, bytes, lookups and attention over packed rows with the CPU's vectors)
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -194,5 +198,14 @@ impl Simd for Scalar {
     #[inline(always)]
     fn smallest(self, x: f32) -> f32 {
         x
+    }
+    #[inline(always)]
+    unsafe fn load_columns(self, rows: &[*const f32; 16]) -> [f32; 4] {
+        // SAFETY: the caller's promise.
+        unsafe { rows[0].cast::<[f32; 4]>().read_unaligned() }
+    }
+    #[inline(always)]
+    fn call<K: Kernel>(self, kernel: K) -> K::Output {
+        kernel.run(self)
     }
 }

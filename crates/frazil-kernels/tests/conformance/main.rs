@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use frazil_kernels::Isa;
 
+mod attention;
 mod gemm;
 mod vector;
 
@@ -65,7 +66,7 @@ pub fn numbers(seed: u64, n: usize) -> Vec<f32> {
 }
 
 fn table() -> Vec<Row> {
-    [gemm::rows(), vector::rows()].into_iter().flatten().collect()
+    [gemm::rows(), vector::rows(), attention::rows()].into_iter().flatten().collect()
 }
 
 #[test]

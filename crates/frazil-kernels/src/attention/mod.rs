@@ -1,4 +1,9 @@
-//! Scaled dot-product attention of many heads, with a mask over the keys.
+//! Scaled dot-product attention of many heads: with a mask over the keys, as it is defined, and the
+//! fast form over packed sequences.
+
+mod packed;
+
+pub use packed::{PackedAttention, Sequence, packed_attention_f32, scratch_len};
 
 use crate::matmul::dot;
 use crate::softmax::softmax_row;

@@ -1,4 +1,9 @@
-//! Layer normalisation over rows.
+//! Layer normalisation over rows: what it is, and the fast form with what stands around it.
+
+mod fused;
+
+pub(crate) use fused::gather;
+pub use fused::{Affine, LayerNorm, fused_layer_norm_f32};
 
 /// `out = (x - mean) / √(variance + epsilon) · gamma + beta` over each row.
 /// `x, out: [rows, h]  gamma, beta: [h]`. Mean and variance are kept in `f64`.

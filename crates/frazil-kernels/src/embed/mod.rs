@@ -1,5 +1,9 @@
 //! BERT's input layer: the sum of a word's, a position's and a segment's row.
 
+mod fused;
+
+pub use fused::{EmbedNorm, embed_norm_f32};
+
 use crate::layout::OutOfRange;
 use crate::movement::check;
 

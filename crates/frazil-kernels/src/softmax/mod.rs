@@ -1,5 +1,9 @@
 //! Softmax and its logarithm over rows. Other axes are the caller's business: transpose first.
 
+mod fast;
+
+pub use fast::{log_softmax_f32, softmax_f32};
+
 use crate::number::{Number, Real};
 
 /// `out[i] = e^x[i] / Σ e^x[j]` over each row of `columns` elements.

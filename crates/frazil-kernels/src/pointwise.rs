@@ -1,0 +1,141 @@
+//! Functions of single numbers, sums, and biases over slices of `f32`, with the vectors of the CPU at
+//! hand. Where a matrix product comes before, its epilogue does this on the way; the general forms
+//! for all types and shapes are in [`elementwise`](crate::elementwise).
+
+use crate::cpu::Isa;
+use crate::math;
+use crate::par::Pool;
+use crate::rows::{Shared, share_out};
+use crate::simd::{Kernel, Simd, dispatch};
+
+/// A function of one number, as accurate as [`math`] says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Function {
+    /// `e^x`
+    Exp,
+    /// The hyperbolic tangent.
+    Tanh,
+    /// The error function.
+    Erf,
+    /// GELU as Google's `modeling.py` has it.
+    GeluTanh,
+    /// GELU as defined.
+    GeluErf,
+    /// `max(x, 0)`
+    Relu,
+}
+
+/// `out[i] = f(x[i])`
+pub fn map_f32(pool: &Pool, isa: Isa, function: Function, x: &[f32], out: &mut [f32]) {
+    assert_eq!(x.len(), out.len(), "one output for each input");
+    let to = Shared::new(out);
+    share_out(pool, x.len().div_ceil(LINE), LINE, &|lines| {
+        let range = lines.start * LINE..x.len().min(lines.end * LINE);
+        let to = to.at(range.start);
+        dispatch(isa, Map { function, x: &x[range], to });
+    });
+}
+
+/// `out[i] = a[i] + b[i]`
+pub fn add_f32(pool: &Pool, isa: Isa, a: &[f32], b: &[f32], out: &mut [f32]) {
+    assert_eq!(a.len(), out.len(), "one output for each input");
+    assert_eq!(b.len(), out.len(), "one output for each input");
+    let to = Shared::new(out);
+    share_out(pool, a.len().div_ceil(LINE), LINE, &|lines| {
+        let range = lines.start * LINE..a.len().min(lines.end * LINE);
+        let to = to.at(range.start);
+        dispatch(isa, Add { a: &a[range.clone()], b: &b[range], to });
+    });
+}
+
+/// `out = x + bias` for each row: `x, out: [rows, n]  bias: [n]`.
+pub fn bias_f32(pool: &Pool, isa: Isa, x: &[f32], bias: &[f32], out: &mut [f32]) {
+    assert_eq!(x.len(), out.len(), "one output for each input");
+    let n = bias.len();
+    if n == 0 {
+        return;
+    }
+    assert_eq!(x.len() % n, 0, "whole rows");
+    let to = Shared::new(out);
+    share_out(pool, x.len() / n, n, &|rows| {
+        for row in rows {
+            dispatch(isa, Add { a: &x[row * n..][..n], b: bias, to: to.at(row * n) });
+        }
+    });
+}
+
+/// Slices are shared out in parts of this length: a multiple of every vector and of a cache line.
+const LINE: usize = 64;
+
+struct Map<'a> {
+    function: Function,
+    x: &'a [f32],
+    /// As many numbers as `x`.
+    to: *mut f32,
+}
+
+impl Kernel for Map<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Self { function, x, to } = self;
+        macro_rules! each {
+            ($function:expr) => {{
+                let function = $function;
+                let whole = x.len() / S::LANES * S::LANES;
+                // SAFETY: as many numbers can be written as there are to read.
+                unsafe {
+                    for i in (0..whole).step_by(S::LANES) {
+                        s.store(to.add(i), function(s.load(x.as_ptr().add(i))));
+                    }
+                    if whole < x.len() {
+                        let rest = x.len() - whole;
+                        let y = function(s.load_first(x.as_ptr().add(whole), rest));
+                        s.store_first(to.add(whole), y, rest);
+                    }
+                }
+            }};
+        }
+        match function {
+            Function::Exp => each!(|x| math::exp(s, x)),
+            Function::Tanh => each!(|x| math::tanh(s, x)),
+            Function::Erf => each!(|x| math::erf(s, x)),
+            Function::GeluTanh => each!(|x| math::gelu_tanh(s, x)),
+            Function::GeluErf => each!(|x| math::gelu_erf(s, x)),
+            // The constant comes first: what is not a number passes through.
+            Function::Relu => each!(|x| s.max(s.splat(0.0), x)),
+        }
+    }
+}
+
+struct Add<'a> {
+    a: &'a [f32],
+    b: &'a [f32],
+    /// As many numbers as `a`.
+    to: *mut f32,
+}
+
+impl Kernel for Add<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Self { a, b, to } = self;
+        let n = a.len();
+        assert_eq!(n, b.len(), "two numbers for each sum");
+        let whole = n / S::LANES * S::LANES;
+        let (a, b) = (a.as_ptr(), b.as_ptr());
+        // SAFETY: as many numbers can be written as there are to read.
+        unsafe {
+            for i in (0..whole).step_by(S::LANES) {
+                s.store(to.add(i), s.add(s.load(a.add(i)), s.load(b.add(i))));
+            }
+            if whole < n {
+                let rest = n - whole;
+                let sum = s.add(s.load_first(a.add(whole), rest), s.load_first(b.add(whole), rest));
+                s.store_first(to.add(whole), sum, rest);
+            }
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Attention over packed sequences.
+
+use frazil_kernels::Isa;
+use frazil_kernels::attention::{PackedAttention, Sequence, packed_attention_f32, scratch_len};
+use frazil_kernels::gemm::Output;
+use frazil_kernels::par::Pool;
+use frazil_kernels::quantize::quantize;
+
+use crate::{Row, Timed, Worst, numbers};
+
+pub fn rows() -> Vec<Row> {
+    let row = |kernel, check| Row { kernel, tolerance: 1e-6, check, speed: None };
+    let timed = |kernel, speed| Row {
+        kernel,
+        tolerance: 0.0,
+        check: |_| Worst::default(),
+        speed: Some(speed),
+    };
+    vec![
+        row("attention, every length", every_length),
+        row("attention, many sequences", many_sequences),
+        row("attention, keys in any order", any_order),
+        row("attention, large scores", large_scores),
+        Row { kernel: "attention to bytes", tolerance: 0.0, check: to_bytes, speed: None },
+        timed("attention", |isa| speed(isa, 1, 384, 2)),
+        timed("attention", |isa| speed(isa, 1, 128, 6)),
+        timed("attention", |isa| speed(isa, 4, 29, 12)),
+        timed("attention", |isa| speed(isa, 4, 12, 12)),
+    ]
+}
+
+/// Heads, their size, and the rows that they are taken from.
+struct Case {
+    heads: usize,
+    d: usize,
+    scale: f32,
+    qkv: Vec<f32>,
+    ld: usize,
+    sequences: Vec<Sequence>,
+    key_rows: Option<Vec<u32>>,
+}
+
+impl Case {
+    fn new(heads: usize, d: usize, sequences: Vec<Sequence>) -> Self {
+        let ld = 3 * heads * d + 5;
+        let rows = sequences.iter().map(|s| s.queries.end.max(s.keys.end)).max().unwrap_or(0);
+        let qkv = numbers(rows as u64 + 1, rows * ld).into_iter().map(|x| 2.0 * x).collect();
+        Self { heads, d, scale: 1.0 / (d as f32).sqrt(), qkv, ld, sequences, key_rows: None }
+    }
+
+    fn attention(&self) -> PackedAttention<'_> {
+        let part = |i: usize| self.qkv.get(i * self.heads * self.d..).unwrap_or(&[]);
+        PackedAttention {
+            heads: self.heads,
+            size: self.d,
+            scale: self.scale,
+            q: part(0),
+            q_ld: self.ld,
+            k: part(1),
+            k_ld: self.ld,
+            v: part(2),
+            v_ld: self.ld,
+            sequences: &self.sequences,
+            key_rows: self.key_rows.as_deref(),
+        }
+    }
+
+    fn scratch(&self, isa: Isa, pool: &Pool) -> Vec<f32> {
+        let longest = self.sequences.iter().map(|s| s.keys.len()).max().unwrap_or(0);
+        vec![f32::NAN; pool.threads() * scratch_len(isa, self.d, longest)]
+    }
+
+    fn rows(&self) -> usize {
+        self.sequences.last().map_or(0, |last| last.queries.end)
+    }
+
+    fn run(&self, isa: Isa, threads: usize) -> Vec<f32> {
+        let pool = Pool::new(threads);
+        let columns = self.heads * self.d;
+        let mut out = vec![f32::NAN; self.rows() * (columns + 3)];
+        let mut scratch = self.scratch(isa, &pool);
+        let target = Output::F32(&mut out);
+        packed_attention_f32(&pool, isa, &self.attention(), target, columns + 3, &mut scratch);
+        let rows = out.chunks(columns + 3);
+        rows.flat_map(|row| {
+            assert!(row[columns..].iter().all(|x| x.is_nan()), "nothing is written between rows");
+            row[..columns].to_vec()
+        })
+        .collect()
+    }
+
+    /// `softmax(q · kᵀ · scale) · v` in `f64`; rows of no sequence are not a number.
+    fn exact(&self) -> Vec<f64> {
+        let columns = self.heads * self.d;
+        let mut out = vec![f64::NAN; self.rows() * columns];
+        let at = |row: usize, part: usize, column: usize| {
+            f64::from(self.qkv[row * self.ld + part * columns + column])
+        };
+        for Sequence { queries, keys } in &self.sequences {
+            let rows: Vec<usize> = keys
+                .clone()
+                .map(|slot| self.key_rows.as_ref().map_or(slot, |rows| rows[slot] as usize))
+                .collect();
+            for row in queries.clone() {
+                for head in 0..self.heads {
+                    let columns_of = head * self.d..(head + 1) * self.d;
+                    let score = |&key: &usize| {
+                        let products = columns_of.clone().map(|c| at(row, 0, c) * at(key, 1, c));
+                        products.sum::<f64>() * f64::from(self.scale)
+                    };
+                    let scores: Vec<f64> = rows.iter().map(score).collect();
+                    let top = scores.iter().copied().fold(f64::MIN, f64::max);
+                    let powers: Vec<f64> = scores.iter().map(|x| (x - top).exp()).collect();
+                    let sum: f64 = powers.iter().sum();
+                    for c in columns_of {
+                        let terms = rows.iter().zip(&powers).map(|(&key, p)| p * at(key, 2, c));
+                        out[row * columns + c] =
+                            if rows.is_empty() { 0.0 } else { terms.sum::<f64>() / sum };
+                    }
+                }
+            }
+        }
+        out
+    }
+
+    fn check(&self, isa: Isa, threads: usize, worst: &mut Worst) {
+        let (got, wanted) = (self.run(isa, threads), self.exact());
+        assert_eq!(got.len(), wanted.len());
+        for (i, (&got, &wanted)) in got.iter().zip(&wanted).enumerate() {
+            if wanted.is_nan() {
+                assert!(got.is_nan(), "a row of no sequence is not written");
+                continue;
+            }
+            worst.note((f64::from(got) - wanted).abs(), || {
+                let Self { heads, d, sequences, .. } = self;
+                format!("{heads} heads of {d}, {sequences:?}: {i} is {got} for {wanted}")
+            });
+        }
+    }
+}
+
+fn every_length(isa: Isa) -> Worst {
+    let mut worst = Worst::default();
+    for length in 1..=70 {
+        let d = [8, 16, 24, 40, 64, 72, 80, 32][length % 8];
+        let sequence = Sequence { queries: 0..length, keys: 0..length };
+        Case::new(2, d, vec![sequence]).check(isa, 1, &mut worst);
+    }
+    for length in [128, 211, 384] {
+        let sequence = Sequence { queries: 0..length, keys: 0..length };
+        Case::new(1, 64, vec![sequence]).check(isa, 2, &mut worst);
+    }
+    worst
+}
+
+fn many_sequences(isa: Isa) -> Worst {
+    let mut worst = Worst::default();
+    // Of other lengths each, with rows of nobody between, without queries, and without keys.
+    let mut sequences = Vec::new();
+    let mut row = 1;
+    for length in [3, 17, 0, 33, 1, 16, 48, 5] {
+        sequences.push(Sequence { queries: row..row + length, keys: row..row + length });
+        row += length + length % 2;
+    }
+    sequences.push(Sequence { queries: row..row + 2, keys: 4..4 });
+    sequences.push(Sequence { queries: row + 2..row + 3, keys: 0..row });
+    for threads in [1, 2, 3] {
+        for heads in [1, 3] {
+            Case::new(heads, 16, sequences.clone()).check(isa, threads, &mut worst);
+        }
+    }
+    Case::new(2, 8, Vec::new()).check(isa, 2, &mut worst);
+    worst
+}
+
+fn any_order(isa: Isa) -> Worst {
+    let mut worst = Worst::default();
+    let sequences =
+        vec![Sequence { queries: 0..1, keys: 0..20 }, Sequence { queries: 1..30, keys: 20..61 }];
+    let mut case = Case::new(2, 24, sequences);
+    case.key_rows = Some((0..61).map(|slot| slot * 17 % 61).collect());
+    case.check(isa, 2, &mut worst);
+    worst
+}
+
+fn large_scores(isa: Isa) -> Worst {
+    let mut worst = Worst::default();
+    for length in [1, 7, 40] {
+        let mut case = Case::new(1, 8, vec![Sequence { queries: 0..length, keys: 0..length }]);
+        // All scores far below 0, then some: the lanes beyond the last key must not count.
+        for row in 0..length {
+            let row = &mut case.qkv[row * case.ld..];
+            row[..8].fill(20.0);
+            row[8..16].fill(-20.0 - (length % 7) as f32);
+        }
+        case.check(isa, 1, &mut worst);
+        case.qkv[8] = 500.0;
+        case.check(isa, 1, &mut worst);
+    }
+    worst
+}
+
+fn to_bytes(isa: Isa) -> Worst {
+    let mut worst = Worst::default();
+    for (length, d) in [(1, 8), (19, 24), (37, 64)] {
+        let case = Case::new(2, d, vec![Sequence { queries: 0..length, keys: 0..length }]);
+        let numbers = case.run(isa, 1);
+        let pool = Pool::new(2);
+        let mut bytes = vec![0; numbers.len()];
+        let mut scratch = case.scratch(isa, &pool);
+        let out = Output::U8 { out: &mut bytes, scale: 0.01, zero: 113 };
+        packed_attention_f32(&pool, isa, &case.attention(), out, 2 * d, &mut scratch);
+        for (&got, &x) in bytes.iter().zip(&numbers) {
+            let wanted = quantize(x, 0.01, 113);
+            worst.note(f64::from(got.abs_diff(wanted)), || format!("{x}: {got} for {wanted}"));
+        }
+    }
+    worst
+}
+
+/// Few heads for long sequences, so that a run is over before the system takes the core away.
+fn speed(isa: Isa, sequences: usize, length: usize, heads: usize) -> Timed {
+    let ranges = (0..sequences).map(|i| i * length..(i + 1) * length);
+    let all = ranges.map(|rows| Sequence { queries: rows.clone(), keys: rows }).collect();
+    let case = Case::new(heads, 64, all);
+    let pool = Pool::new(1);
+    let mut scratch = case.scratch(isa, &pool);
+    let mut out = vec![0.0; case.rows() * heads * 64];
+    Timed {
+        size: format!("{sequences} x {length}, {heads} heads of 64"),
+        operations: (4 * sequences * heads * length * length * 64) as f64,
+        bytes: 0.0,
+        run: Box::new(move || {
+            let attention = case.attention();
+            let target = Output::F32(&mut out);
+            packed_attention_f32(&pool, isa, &attention, target, heads * 64, &mut scratch);
+        }),
+    }
+}
