@@ -36,7 +36,7 @@ pub enum Scales<'a> {
         scale: &'a mut [f32],
         /// The byte that stands for 0.
         zero: &'a mut [u8],
-        /// The largest byte to be used: 255, or 127 where products of bytes must not overflow 16 bits.
+        /// No byte is larger: 255, or 127 where products of bytes must not overflow 16 bits.
         top: u8,
     },
 }
@@ -128,20 +128,21 @@ impl Target {
     pub(crate) unsafe fn row<S: Simd>(&self, s: S, row: usize, x: *const f32, columns: usize) {
         // SAFETY: the caller's promise.
         unsafe {
-            let (steps, zero) = match self.scales {
-                TargetScales::Tensor { steps, zero } => (steps, zero),
+            let (steps, zero, top) = match self.scales {
+                TargetScales::Tensor { steps, zero } => (steps, zero, u8::MAX),
                 TargetScales::Rows { scale, zero, top } => {
                     let (lowest, highest) = extremes(s, x, columns);
                     let (row_scale, row_zero) = range(lowest, highest, top);
                     scale.at(row).write(row_scale);
                     zero.at(row).write(row_zero);
-                    (1.0 / row_scale, f32::from(row_zero))
+                    (1.0 / row_scale, f32::from(row_zero), top)
                 }
             };
             let out = self.out.at(row * self.ld);
             let (steps, zero) = (s.splat(steps), s.splat(zero));
+            let top = s.splat(f32::from(top));
             // Held before it becomes an integer, lest it be too large for one.
-            let byte = |x| s.to_i32(s.min(s.splat(255.0), s.fma(x, steps, zero)));
+            let byte = |x| s.to_i32(s.min(top, s.fma(x, steps, zero)));
             let whole = columns / S::LANES * S::LANES;
             for c in (0..whole).step_by(S::LANES) {
                 s.store_first_u8(out.add(c), byte(s.load(x.add(c))), S::LANES);
@@ -241,11 +242,11 @@ mod tests {
         {
             for top in [255, 127] {
                 let (scale, zero) = range(lowest, highest, top);
-                let back = |x: f32| (f32::from(quantize(x, scale, zero)) - f32::from(zero)) * scale;
+                let byte = |x: f32| quantize(x, scale, zero).min(top);
+                let back = |x: f32| (f32::from(byte(x)) - f32::from(zero)) * scale;
                 assert_eq!(back(0.0), 0.0);
                 for x in [lowest, highest] {
                     assert!((back(x) - x).abs() <= scale * 0.501, "{x}: {}", back(x));
-                    assert!(quantize(x, scale, zero) <= top);
                 }
             }
         }

@@ -9,7 +9,10 @@ use crate::par::Pool;
 pub(crate) fn covers(len: usize, rows: usize, ld: usize, columns: usize) -> bool {
     rows == 0
         || columns <= ld
-            && (rows - 1).checked_mul(ld).and_then(|last| last.checked_add(columns)) <= Some(len)
+            && (rows - 1)
+                .checked_mul(ld)
+                .and_then(|last| last.checked_add(columns))
+                .is_some_and(|end| end <= len)
 }
 
 /// An output for several threads, each of which writes other elements.

@@ -1,10 +1,6 @@
 //! One number at a time: what the other vectors must equal.
 
-<<<<<<< HEAD
-use super::{Routine, Simd};
-=======
-use super::{Kernel, Simd};
->>>>>>> 1a1e165 (Kernels: layer norm, softmax, bytes, lookups and attention over packed rows with the CPU's vectors)
+use super::{Kernel, Routine, Simd};
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]

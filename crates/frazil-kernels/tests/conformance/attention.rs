@@ -9,7 +9,8 @@ use frazil_kernels::quantize::quantize;
 use crate::{Row, Timed, Worst, numbers};
 
 pub fn rows() -> Vec<Row> {
-    let row = |kernel, check| Row { kernel, tolerance: 1e-6, check, speed: None };
+    // Values are up to 2, and scores, from which powers are taken, up to 8.
+    let row = |kernel, check| Row { kernel, tolerance: 2e-6, check, speed: None };
     let timed = |kernel, speed| Row {
         kernel,
         tolerance: 0.0,
