@@ -94,7 +94,7 @@ mod tests {
         write_text(&path, &meta).unwrap();
         assert_eq!(read(&path).unwrap(), meta);
         // Its graph alone is another kind of file.
-        crate::graph_def::write(&path, graph(&meta).unwrap()).unwrap();
+        graph_def::write(&path, graph(&meta).unwrap()).unwrap();
         let error = read(&path).unwrap_err();
         let Error::InFile { source, .. } = error else { panic!("{error}") };
         assert_eq!(source.to_string(), "this is a GraphDef, not a MetaGraphDef");
