@@ -160,7 +160,10 @@ fn prefetch(line: *const u8) {
 /// computing it again from others. Scalar additions take the ports of the multiplications (a core
 /// with AVX-512 has two for both), which cost a tile of 14 rows a tenth of its speed.
 #[inline(always)]
-#[allow(clippy::pointers_in_nomem_asm_block, reason = "it is passed through, not followed")]
+#[cfg_attr(
+    all(target_arch = "x86_64", not(miri)),
+    expect(clippy::pointers_in_nomem_asm_block, reason = "nothing is read through it")
+)]
 pub(super) fn opaque<T>(pointer: *const T) -> *const T {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {

@@ -126,27 +126,29 @@ impl Finish {
         Self { bias, activation: epilogue.activation, residual, ldr, target, ldc }
     }
 
-    /// Finishes the tile at `place`; `sum` gives a vector of its sums by row and column in the tile.
+    /// Finishes the tile at `place`: `column` prepares for a vector of columns of the tile, then
+    /// `sum` gives their sums in a row of it.
     ///
     /// # Safety
     /// The tile lies within the `m` by `n` of [`Finish::new`], nobody else touches it, and the
     /// slices given there are still borrowed.
     #[inline(always)]
-    pub(super) unsafe fn tile<S: Simd>(
+    pub(super) unsafe fn tile<S: Simd, C: Copy>(
         &self,
         s: S,
         place: Place,
-        sum: impl Fn(usize, usize) -> S::F32,
+        column: impl Fn(usize) -> C,
+        sum: impl Fn(usize, C) -> S::F32,
     ) {
         // One copy of the loop per function: none asks in its middle.
         // SAFETY: the caller's promise, handed on.
         unsafe {
             match self.activation {
-                Activation::None => self.rows(s, place, sum, |x| x),
-                Activation::Relu => self.rows(s, place, sum, |x| s.max(x, s.splat(0.0))),
-                Activation::Tanh => self.rows(s, place, sum, |x| tanh(s, x)),
-                Activation::GeluTanh => self.rows(s, place, sum, |x| gelu_tanh(s, x)),
-                Activation::GeluErf => self.rows(s, place, sum, |x| gelu_erf(s, x)),
+                Activation::None => self.rows(s, place, column, sum, |x| x),
+                Activation::Relu => self.rows(s, place, column, sum, |x| s.max(x, s.splat(0.0))),
+                Activation::Tanh => self.rows(s, place, column, sum, |x| tanh(s, x)),
+                Activation::GeluTanh => self.rows(s, place, column, sum, |x| gelu_tanh(s, x)),
+                Activation::GeluErf => self.rows(s, place, column, sum, |x| gelu_erf(s, x)),
             }
         }
     }
@@ -154,23 +156,25 @@ impl Finish {
     /// # Safety
     /// As [`Finish::tile`].
     #[inline(always)]
-    unsafe fn rows<S: Simd>(
+    unsafe fn rows<S: Simd, C: Copy>(
         &self,
         s: S,
         place: Place,
-        sum: impl Fn(usize, usize) -> S::F32,
+        prepare: impl Fn(usize) -> C,
+        sum: impl Fn(usize, C) -> S::F32,
         activation: impl Fn(S::F32) -> S::F32,
     ) {
         for at in (0..place.columns).step_by(S::LANES) {
             let n = (place.columns - at).min(S::LANES);
             let column = place.column + at;
+            let prepared = prepare(at);
             let bias = match self.bias.is_null() {
                 true => s.splat(0.0),
                 // SAFETY: the caller's promise: n columns from this one are inside.
                 false => unsafe { load(s, self.bias.add(column), n) },
             };
             for row in 0..place.rows {
-                let mut x = activation(s.add(sum(row, at), bias));
+                let mut x = activation(s.add(sum(row, prepared), bias));
                 let row = place.row + row;
                 // SAFETY: the caller's promise: n columns from this one of this row are inside.
                 unsafe {

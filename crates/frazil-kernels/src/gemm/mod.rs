@@ -11,6 +11,7 @@
 //! and weights lie in huge pages where the system has them.
 
 pub mod f32;
+pub mod i8;
 
 mod block;
 mod epilogue;

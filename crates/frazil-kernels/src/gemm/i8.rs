@@ -1,0 +1,405 @@
+//! Products of bytes: `[m, k]` unsigned activations by `[k, n]` signed packed weights.
+//!
+//! A byte of the activations stands for `scale · (byte − zero)`, with one scale and zero for all or
+//! for each row; a weight for `scale · weight`, with a scale for each column. The sums
+//! `Σ (a − zero) · w` are whole numbers of 32 bits, exact, and the same on every instruction set;
+//! then they are scaled, and go through the same [`Epilogue`] as those of `gemm::f32`.
+//!
+//! The forms of the product: `vpdpbusd` with VNNI; without, `vpmaddubsw`, `vpmaddwd`, `vpaddd`
+//! on weights that packing has made safe for it (see `pack`), and products in 16 bits for the rest.
+
+use super::block::{Ahead, Blocks, Size};
+use super::epilogue::{Epilogue, Finish, Orientation, Output, Place, covers};
+use crate::cpu::Isa;
+use crate::par::Pool;
+use crate::simd::{Routine, Simd, routine};
+
+mod pack;
+mod tile;
+
+use pack::{Layout, pack_panel};
+use tile::{STEPS, Tile, Tiles, most_rows};
+
+/// A product to compute.
+#[derive(Debug)]
+pub struct Gemm<'a> {
+    /// Activations and weights.
+    pub factors: Factors<'a>,
+    /// What a step of one in the bytes of `a` stands for.
+    pub scales: Scales<'a>,
+    /// What a step of one in the weights of a column stands for: `[n]`.
+    pub column_scales: &'a [f32],
+    /// Where the product goes.
+    pub out: Output<'a>,
+    /// From row to row of the output.
+    pub ldc: usize,
+    /// What is done on the way.
+    pub epilogue: Epilogue<'a>,
+}
+
+/// What is multiplied.
+#[derive(Clone, Copy, Debug)]
+pub struct Factors<'a> {
+    /// Rows of `a` and of the output.
+    pub m: usize,
+    /// Columns of `w` and of the output.
+    pub n: usize,
+    /// Columns of `a`, rows of `w`.
+    pub k: usize,
+    /// The activations, row-major: `[m, lda]`, of which k columns count.
+    pub a: &'a [u8],
+    /// From row to row of `a`.
+    pub lda: usize,
+    /// The bytes that stand for 0.
+    pub zeros: Zeros<'a>,
+    /// The weights, by [`pack`](fn@pack) for the same instruction set.
+    pub w: &'a [u8],
+}
+
+/// The bytes of the activations that stand for 0.
+#[derive(Clone, Copy, Debug)]
+pub enum Zeros<'a> {
+    /// The same one everywhere.
+    Tensor(u8),
+    /// One per row: `[m]`.
+    Rows(&'a [u8]),
+}
+
+/// The scales of the activations.
+#[derive(Clone, Copy, Debug)]
+pub enum Scales<'a> {
+    /// The same one everywhere.
+    Tensor(f32),
+    /// One per row: `[m]`.
+    Rows(&'a [f32]),
+}
+
+/// How many bytes packed weights of `[k, n]` take.
+///
+/// # Panics
+/// If k is more than 65,535, or that is more than can be counted.
+pub fn packed_len(isa: Isa, k: usize, n: usize) -> usize {
+    let layout = Layout::new(isa, k);
+    n.div_ceil(layout.width).checked_mul(layout.panel()).expect("the weights fit into memory")
+}
+
+/// Packs weights.
+///
+/// # Panics
+/// If `w` does not have `k · n` numbers, or `packed` not [`packed_len`].
+pub fn pack(isa: Isa, w: &[i8], order: Orientation, k: usize, n: usize, packed: &mut [u8]) {
+    assert_eq!(Some(w.len()), k.checked_mul(n), "weights of {k} x {n}");
+    assert_eq!(packed.len(), packed_len(isa, k, n), "packed weights of {k} x {n}");
+    let layout = Layout::new(isa, k);
+    for (panel, packed) in packed.chunks_exact_mut(layout.panel()).enumerate() {
+        pack_panel(&layout, w, order, (k, n), panel * layout.width, packed);
+    }
+}
+
+/// Computes the product on the threads of the pool.
+///
+/// # Panics
+/// If a slice is too short for the sizes, or this machine lacks the instructions.
+pub fn run(pool: &Pool, isa: Isa, gemm: Gemm<'_>) {
+    let Gemm { factors, scales, column_scales, mut out, ldc, epilogue } = gemm;
+    let (m, n) = (factors.m, factors.n);
+    assert!(column_scales.len() >= n, "{} scales for {n} columns", column_scales.len());
+    if let Scales::Rows(scales) = scales {
+        assert!(scales.len() >= m, "{} scales for {m} rows", scales.len());
+    }
+    let finish = Finish::new((m, n), &epilogue, &mut out, ldc);
+    let (row_scales, scale) = match scales {
+        Scales::Tensor(scale) => (std::ptr::null(), scale),
+        Scales::Rows(scales) => (scales.as_ptr(), 1.0),
+    };
+    let scaled = Scaled { finish, row_scales, scale, column_scales: column_scales.as_ptr() };
+    multiply(pool, isa, &factors, Target::Scaled(scaled));
+}
+
+/// Computes the sums alone: `out = Σ (a − zero) · w`, row-major `[m, ldc]`.
+///
+/// # Panics
+/// If a slice is too short for the sizes, or this machine lacks the instructions.
+pub fn sums(pool: &Pool, isa: Isa, factors: &Factors<'_>, out: &mut [i32], ldc: usize) {
+    let (m, n) = (factors.m, factors.n);
+    assert!(covers(out.len(), m, ldc, n), "the output is too short for {m} x {n}");
+    multiply(pool, isa, factors, Target::Sums(out.as_mut_ptr(), ldc));
+}
+
+/// Where sums go; checked.
+#[derive(Clone, Copy)]
+enum Target {
+    Sums(*mut i32, usize),
+    Scaled(Scaled),
+}
+
+/// How sums become numbers; checked.
+#[derive(Clone, Copy)]
+struct Scaled {
+    finish: Finish,
+    /// None if there is one for all.
+    row_scales: *const f32,
+    scale: f32,
+    column_scales: *const f32,
+}
+
+fn multiply(pool: &Pool, isa: Isa, factors: &Factors<'_>, target: Target) {
+    let &Factors { m, n, k, a, lda, zeros, w } = factors;
+    assert!(covers(a.len(), m, lda, k), "the activations are too short for {m} x {k}");
+    assert_eq!(w.len(), packed_len(isa, k, n), "packed weights of {k} x {n}");
+    if let Zeros::Rows(zeros) = zeros {
+        assert!(zeros.len() >= m, "{} zero points for {m} rows", zeros.len());
+    }
+    if m == 0 || n == 0 {
+        return;
+    }
+    let layout = Layout::new(isa, k);
+    let size = Size {
+        rows: m,
+        panels: n.div_ceil(layout.width),
+        panel_bytes: layout.panel(),
+        row_bytes: k,
+    };
+    // Below some microseconds of work there is nothing to share.
+    let small = m.saturating_mul(n).saturating_mul(k) < 1 << 18;
+    let threads = if small { 1 } else { pool.threads() };
+    let blocks = Blocks::new(isa, most_rows(isa), threads, size);
+    let (zeros, zero) = match zeros {
+        Zeros::Tensor(zero) => (std::ptr::null(), zero),
+        Zeros::Rows(zeros) => (zeros.as_ptr(), 0),
+    };
+    let (tiles, end) = (Tiles::new(isa), routine::<End>(isa));
+    let job = Job { n, k, a, lda, zeros, zero, w, target, layout, blocks, tiles, end };
+    if threads == 1 {
+        (0..blocks.tasks()).for_each(|task| job.task(task));
+    } else {
+        pool.run(blocks.tasks(), &|task, _| job.task(task));
+    }
+}
+
+/// The checked product as the threads see it.
+struct Job<'a> {
+    n: usize,
+    k: usize,
+    a: &'a [u8],
+    lda: usize,
+    /// None if there is one for all.
+    zeros: *const u8,
+    zero: u8,
+    w: &'a [u8],
+    target: Target,
+    layout: Layout,
+    blocks: Blocks,
+    tiles: Tiles,
+    end: unsafe fn(Finished),
+}
+
+// SAFETY: the pointers are to slices that the caller borrows until all threads are done; tasks write
+// to tiles of their own.
+unsafe impl Sync for Job<'_> {}
+
+/// Room for the sums of a tile, at a cache line.
+#[repr(align(64))]
+struct Sums([i32; 14 * 32]);
+
+impl Job<'_> {
+    fn task(&self, task: usize) {
+        let (panels, tiles) = self.blocks.task(task);
+        let next = self.blocks.after(task);
+        let width = self.layout.width;
+        let panel_len = self.layout.panel();
+        let steps = self.k / 4 / STEPS;
+        // As in `gemm::f32`: the first panel brings the rows below, the others the next panels.
+        let brings_rows = panels.len() > 1;
+        let bring_panels = (panels.len() - usize::from(brings_rows)) * tiles.len();
+        let mut brought = 0;
+        let mut sums = Sums([0; 14 * 32]);
+        for tile in tiles.clone() {
+            let rows = self.blocks.tile(tile);
+            for panel in panels.clone() {
+                let ahead = if brings_rows && panel == panels.start {
+                    let below = match tile + 1 < tiles.end {
+                        true => self.blocks.tile(tile + 1),
+                        false => 0..0,
+                    };
+                    let from = self.a.as_ptr().wrapping_add(below.start * self.lda);
+                    Ahead::share(from, below.len() * self.lda, steps, 0, 1)
+                } else {
+                    let from = self.w.as_ptr().wrapping_add(next.start * panel_len);
+                    brought += 1;
+                    Ahead::share(from, next.len() * panel_len, steps, brought - 1, bring_panels)
+                };
+                let column = panel * width;
+                let columns = width.min(self.n - column);
+                let place = Place { row: rows.start, rows: rows.len(), column, columns };
+                let packed = &self.w[panel * panel_len..][..panel_len];
+                self.sum(place, packed, &mut sums.0, ahead);
+                let finished = Finished {
+                    place,
+                    sums: sums.0.as_ptr(),
+                    column_sums: packed[self.layout.sums()..].as_ptr().cast(),
+                    zeros: match self.zeros.is_null() {
+                        true => self.zeros,
+                        false => self.zeros.wrapping_add(rows.start),
+                    },
+                    zero: self.zero,
+                    target: &raw const self.target,
+                };
+                // SAFETY: `multiply` and its callers have checked that the tile is inside of the
+                // output and of all that goes into it; there are sums for all columns of a panel.
+                unsafe { (self.end)(finished) };
+            }
+        }
+    }
+
+    /// The sums of a tile, without the zero points.
+    fn sum(&self, place: Place, packed: &[u8], sums: &mut [i32; 14 * 32], ahead: Ahead) {
+        let (lda, width) = (self.lda, self.layout.width);
+        let a = &self.a[place.row * lda..];
+        let notes = self.layout.read_notes(packed);
+        let functions = if notes.is_some() { &self.tiles.sums } else { &self.tiles.wide };
+        let function = functions[place.rows - 1];
+        sums[..place.rows * width].fill(0);
+        let whole = self.k / 4;
+        // SAFETY: the rows have `whole` steps, the panel too; `sums` has room for the largest tile.
+        unsafe {
+            function(Tile {
+                steps: whole,
+                a: a.as_ptr(),
+                lda,
+                w: packed.as_ptr(),
+                sums: sums.as_mut_ptr(),
+                ahead,
+            });
+        }
+        let rest = self.k % 4;
+        if rest > 0 {
+            // A step that does not read beyond the rows: their last bytes, filled up.
+            let mut last = [[0u8; 4]; 14];
+            for (row, last) in last.iter_mut().enumerate().take(place.rows) {
+                last[..rest].copy_from_slice(&a[row * lda + whole * 4..][..rest]);
+            }
+            // SAFETY: four bytes for each row, and one more step of the panel.
+            unsafe {
+                function(Tile {
+                    steps: 1,
+                    a: last.as_ptr().cast(),
+                    lda: 4,
+                    w: packed[whole * width * 4..].as_ptr(),
+                    sums: sums.as_mut_ptr(),
+                    ahead: Ahead::NONE,
+                });
+            }
+        }
+        for note in notes.into_iter().flatten() {
+            for row in 0..place.rows {
+                let a = i32::from(a[row * lda + note.k]);
+                sums[row * width + note.column] += a * note.excess;
+            }
+        }
+    }
+}
+
+/// What the end of a tile needs.
+struct Finished {
+    place: Place,
+    /// `[rows, 2 vectors]`
+    sums: *const i32,
+    /// `[2 vectors]`
+    column_sums: *const i32,
+    /// `[rows]`; none if there is one for all.
+    zeros: *const u8,
+    zero: u8,
+    target: *const Target,
+}
+
+/// The end of a tile.
+struct End;
+
+impl Routine for End {
+    type Input = Finished;
+
+    /// # Safety
+    /// As [`Finish::tile`]; the other pointers can be read as far as said.
+    #[inline(always)]
+    unsafe fn run<S: Simd>(s: S, tile: Finished) {
+        let place = tile.place;
+        // What the zero points add to the sums of a vector of columns, if they are all the same.
+        // SAFETY: the caller's promise, here and below: `at` is a multiple of the lanes in a panel.
+        let column_sums = |at: usize| unsafe { s.load_i32(tile.column_sums.add(at)) };
+        let same = |at: usize| s.mul_i32(column_sums(at), s.splat_i32(-i32::from(tile.zero)));
+        // SAFETY: as above.
+        let sums =
+            |row: usize, at: usize| unsafe { s.load_i32(tile.sums.add(row * 2 * S::LANES + at)) };
+        let each = |row: usize, at: usize, column_sums: S::I32| {
+            // SAFETY: as above.
+            let zero = s.splat_i32(-i32::from(unsafe { *tile.zeros.add(row) }));
+            s.add_i32(sums(row, at), s.mul_i32(column_sums, zero))
+        };
+        let all_same = tile.zeros.is_null();
+        // SAFETY: as above.
+        match unsafe { *tile.target } {
+            Target::Sums(out, ldc) => {
+                for at in (0..place.columns).step_by(S::LANES) {
+                    let prepared = if all_same { same(at) } else { column_sums(at) };
+                    for row in 0..place.rows {
+                        let sum = match all_same {
+                            true => s.add_i32(sums(row, at), prepared),
+                            false => each(row, at, prepared),
+                        };
+                        let mut lanes = [0i32; 16];
+                        let n = (place.columns - at).min(S::LANES);
+                        // SAFETY: a vector has at most 16 lanes; the tile is inside of the output.
+                        unsafe {
+                            s.store_i32(lanes.as_mut_ptr(), sum);
+                            let to = out.add((place.row + row) * ldc + place.column + at);
+                            std::ptr::copy_nonoverlapping(lanes.as_ptr(), to, n);
+                        }
+                    }
+                }
+            }
+            Target::Scaled(scaled) => {
+                let scales = |at: usize| {
+                    let n = (place.columns - at).min(S::LANES);
+                    // SAFETY: as above: n columns from this one are inside.
+                    let scales =
+                        unsafe { s.load_first(scaled.column_scales.add(place.column + at), n) };
+                    s.mul(scales, s.splat(scaled.scale))
+                };
+                // SAFETY: as above.
+                let row_scale = |row: usize| match scaled.row_scales.is_null() {
+                    true => s.splat(1.0),
+                    false => s.splat(unsafe { *scaled.row_scales.add(place.row + row) }),
+                };
+                // SAFETY: the caller's promise.
+                unsafe {
+                    if all_same && scaled.row_scales.is_null() {
+                        scaled.finish.tile(
+                            s,
+                            place,
+                            |at| (at, same(at), scales(at)),
+                            |row, (at, zero, scales)| {
+                                s.mul(s.to_f32(s.add_i32(sums(row, at), zero)), scales)
+                            },
+                        );
+                    } else {
+                        scaled.finish.tile(
+                            s,
+                            place,
+                            |at| {
+                                (at, if all_same { same(at) } else { column_sums(at) }, scales(at))
+                            },
+                            |row, (at, prepared, scales)| {
+                                let sum = match all_same {
+                                    true => s.add_i32(sums(row, at), prepared),
+                                    false => each(row, at, prepared),
+                                };
+                                s.mul(s.to_f32(sum), s.mul(scales, row_scale(row)))
+                            },
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
