@@ -259,7 +259,6 @@ impl Job<'_> {
         let notes = self.layout.read_notes(packed);
         let functions = if notes.is_some() { &self.tiles.sums } else { &self.tiles.wide };
         let function = functions[place.rows - 1];
-        sums[..place.rows * width].fill(0);
         let whole = self.k / 4;
         // SAFETY: the rows have `whole` steps, the panel too; `sums` has room for the largest tile.
         unsafe {
@@ -269,6 +268,7 @@ impl Job<'_> {
                 lda,
                 w: packed.as_ptr(),
                 sums: sums.as_mut_ptr(),
+                add: false,
                 ahead,
             });
         }
@@ -287,6 +287,7 @@ impl Job<'_> {
                     lda: 4,
                     w: packed[whole * width * 4..].as_ptr(),
                     sums: sums.as_mut_ptr(),
+                    add: true,
                     ahead: Ahead::NONE,
                 });
             }
@@ -338,8 +339,8 @@ impl Routine for End {
         };
         let all_same = tile.zeros.is_null();
         // SAFETY: as above.
-        match unsafe { *tile.target } {
-            Target::Sums(out, ldc) => {
+        match unsafe { &*tile.target } {
+            &Target::Sums(out, ldc) => {
                 for at in (0..place.columns).step_by(S::LANES) {
                     let prepared = if all_same { same(at) } else { column_sums(at) };
                     for row in 0..place.rows {

@@ -1,7 +1,7 @@
 //! The matrix products.
 
 use frazil_kernels::Isa;
-use frazil_kernels::gemm::{Activation, Epilogue, Orientation, Output, Residual, f32};
+use frazil_kernels::gemm::{Activation, Epilogue, Orientation, Output, Residual, f32, i8};
 use frazil_kernels::par::Pool;
 
 use crate::{Row, Timed, Worst, numbers};
@@ -27,6 +27,18 @@ pub fn rows() -> Vec<Row> {
             tolerance: 1e-5,
             check: epilogues,
             speed: Some(|isa| speed(isa, (128, 3072, 768), Activation::GeluTanh)),
+        },
+        Row {
+            kernel: "gemm i8, exact sums",
+            tolerance: 0.0,
+            check: byte_sums,
+            speed: Some(|isa| byte_speed(isa, (128, 768, 3072), Activation::None)),
+        },
+        Row {
+            kernel: "gemm i8, epilogues",
+            tolerance: 4e-6,
+            check: byte_epilogues,
+            speed: Some(|isa| byte_speed(isa, (128, 3072, 768), Activation::GeluTanh)),
         },
     ]
 }
@@ -213,6 +225,192 @@ fn speed(isa: Isa, (m, n, k): (usize, usize, usize), activation: Activation) -> 
             let epilogue = Epilogue { bias: Some(&bias), activation, residual: None };
             let out = Output::F32(&mut c);
             f32::run(&pool, isa, f32::Gemm { m, n, k, a: &a, lda, w: &w, out, ldc, epilogue });
+        }),
+    }
+}
+
+/// A product of bytes.
+struct Bytes {
+    m: usize,
+    n: usize,
+    k: usize,
+    a: Vec<u8>,
+    lda: usize,
+    w: Vec<i8>,
+    zeros: Vec<u8>,
+}
+
+/// How large weights are.
+#[derive(Clone, Copy, Debug)]
+enum Weights {
+    /// Up to 64, as whoever wants speed without VNNI chooses them.
+    Small,
+    /// Mostly small, with some up to the limits.
+    Outliers,
+    /// Anything.
+    Any,
+    /// As far from 0 as they can be, activations too.
+    Largest,
+}
+
+const WEIGHTS: [Weights; 4] = [Weights::Small, Weights::Outliers, Weights::Any, Weights::Largest];
+
+impl Bytes {
+    fn new((m, n, k): (usize, usize, usize), weights: Weights) -> Self {
+        let lda = k + 3;
+        let seed = (m * 10_007 + n * 101 + k) as u64;
+        let weight = |x: f32| match weights {
+            Weights::Small => (x * 64.0) as i8,
+            Weights::Outliers if x.abs() < 0.97 => (x * 40.0) as i8,
+            Weights::Outliers | Weights::Any => (x * 128.0).floor() as i8,
+            Weights::Largest if x < -0.8 => -128,
+            Weights::Largest => 127,
+        };
+        let byte = |x: f32| match weights {
+            Weights::Largest if x > -0.9 => 255,
+            _ => ((x + 1.0) * 128.0) as u8,
+        };
+        Self {
+            m,
+            n,
+            k,
+            a: numbers(seed, m * lda).into_iter().map(byte).collect(),
+            lda,
+            w: numbers(seed + 1, k * n).into_iter().map(weight).collect(),
+            zeros: numbers(seed + 2, m).into_iter().map(byte).collect(),
+        }
+    }
+
+    fn packed(&self, isa: Isa) -> Vec<u8> {
+        let mut packed = vec![99; i8::packed_len(isa, self.k, self.n)];
+        i8::pack(isa, &self.w, Orientation::Kn, self.k, self.n, &mut packed);
+        packed
+    }
+
+    fn factors<'a>(&'a self, w: &'a [u8], zeros: i8::Zeros<'a>) -> i8::Factors<'a> {
+        let Self { m, n, k, ref a, lda, .. } = *self;
+        i8::Factors { m, n, k, a, lda, zeros, w }
+    }
+
+    fn exact(&self, zero: impl Fn(usize) -> u8) -> Vec<i64> {
+        let product = |row: usize, column: usize, i: usize| {
+            let a = i64::from(self.a[row * self.lda + i]) - i64::from(zero(row));
+            a * i64::from(self.w[i * self.n + column])
+        };
+        let sum = |i: usize| (0..self.k).map(|at| product(i / self.n, i % self.n, at)).sum();
+        (0..self.m * self.n).map(sum).collect()
+    }
+}
+
+fn byte_sums(isa: Isa) -> Worst {
+    let mut worst = Worst::default();
+    let pool = Pool::new(2);
+    for size in SIZES {
+        for weights in WEIGHTS {
+            let case = Bytes::new(size, weights);
+            let packed = case.packed(isa);
+            for zeros in
+                [i8::Zeros::Tensor(0), i8::Zeros::Tensor(131), i8::Zeros::Rows(&case.zeros)]
+            {
+                let wanted = case.exact(|row| match zeros {
+                    i8::Zeros::Tensor(zero) => zero,
+                    i8::Zeros::Rows(zeros) => zeros[row],
+                });
+                let ldc = case.n + 5;
+                let mut out = vec![77; case.m * ldc];
+                i8::sums(&pool, isa, &case.factors(&packed, zeros), &mut out, ldc);
+                let got = packed_rows(&out, case.n, ldc, &77);
+                for (i, (&got, wanted)) in got.iter().zip(wanted).enumerate() {
+                    let difference = (i64::from(got) - wanted).abs() as f64;
+                    worst.note(difference, || format!("{size:?} {weights:?} {zeros:?} at {i}"));
+                }
+            }
+        }
+    }
+    worst
+}
+
+fn byte_epilogues(isa: Isa) -> Worst {
+    let mut worst = Worst::default();
+    let pool = Pool::new(2);
+    for size in SIZES {
+        let case = Bytes::new(size, Weights::Outliers);
+        let packed = case.packed(isa);
+        let (m, n, _) = size;
+        let (bias, residual) = (numbers(3, n), numbers(4, m * n));
+        let positive = |seed, n| numbers(seed, n).into_iter().map(|x| 1e-3 * (1.5 + x)).collect();
+        let (columns, rows): (Vec<f32>, Vec<f32>) = (positive(5, n), positive(6, m));
+        for by_row in [false, true] {
+            let (zeros, scales) = match by_row {
+                true => (i8::Zeros::Rows(&case.zeros), i8::Scales::Rows(&rows)),
+                false => (i8::Zeros::Tensor(120), i8::Scales::Tensor(0.002)),
+            };
+            let epilogue = Epilogue {
+                bias: Some(&bias),
+                activation: Activation::GeluTanh,
+                residual: Some(Residual { x: &residual, ld: n }),
+            };
+            let mut wanted = vec![0.0; m * n];
+            for (i, sum) in
+                case.exact(|row| if by_row { case.zeros[row] } else { 120 }).into_iter().enumerate()
+            {
+                let scale = if by_row { rows[i / n] } else { 0.002 };
+                let x = sum as f64 * f64::from(scale) * f64::from(columns[i % n])
+                    + f64::from(bias[i % n]);
+                wanted[i] = apply(Activation::GeluTanh, x) + f64::from(residual[i]);
+            }
+            let run = |out: Output<'_>| {
+                let factors = case.factors(&packed, zeros);
+                let gemm = i8::Gemm {
+                    factors,
+                    scales,
+                    column_scales: &columns,
+                    out,
+                    ldc: n + 5,
+                    epilogue,
+                };
+                i8::run(&pool, isa, gemm);
+            };
+            let mut numbers = vec![77.0; m * (n + 5)];
+            run(Output::F32(&mut numbers));
+            for (i, got) in packed_rows(&numbers, n, n + 5, &77.0).into_iter().enumerate() {
+                let difference = (f64::from(got) - wanted[i]).abs() / (1.0 + wanted[i].abs());
+                worst.note(difference, || format!("{size:?} by row: {by_row}, at {i}"));
+            }
+            let mut bytes = vec![77; m * (n + 5)];
+            run(Output::U8 { out: &mut bytes, scale: 0.01, zero: 90 });
+            for (i, got) in packed_rows(&bytes, n, n + 5, &77).into_iter().enumerate() {
+                let wanted = (wanted[i] / f64::from(0.01f32) + 90.0).clamp(0.0, 255.0);
+                let difference = (f64::from(got) - wanted).abs() - 0.5;
+                worst.note(difference / 255.0, || format!("{size:?} u8, by row: {by_row}, at {i}"));
+            }
+        }
+    }
+    worst
+}
+
+fn byte_speed(isa: Isa, (m, n, k): (usize, usize, usize), activation: Activation) -> Timed {
+    let pool = Pool::new(std::thread::available_parallelism().map_or(1, usize::from));
+    let case = Bytes::new((m, n, k), Weights::Outliers);
+    let (packed, scales, bias) = (case.packed(isa), vec![1e-4; n], numbers(3, n));
+    let mut c = vec![0; m * n];
+    Timed {
+        size: format!("{m} x {n} x {k}, {} threads", pool.threads()),
+        operations: 2.0 * (m * n * k) as f64,
+        bytes: (n * k) as f64,
+        run: Box::new(move || {
+            let epilogue = Epilogue { bias: Some(&bias), activation, residual: None };
+            let out = Output::U8 { out: &mut c, scale: 0.01, zero: 128 };
+            let factors = case.factors(&packed, i8::Zeros::Tensor(128));
+            let scales = i8::Gemm {
+                factors,
+                scales: i8::Scales::Tensor(0.01),
+                column_scales: &scales,
+                out,
+                ldc: n,
+                epilogue,
+            };
+            i8::run(&pool, isa, scales);
         }),
     }
 }

@@ -162,8 +162,9 @@ impl Routine for End {
     unsafe fn run<S: Simd>(s: S, tile: Finished) {
         // SAFETY: the caller's promise.
         unsafe {
-            (*tile.finish)
-                .tile(s, tile.place, |row, at| s.load(tile.sums.add(row * 2 * S::LANES + at)));
+            let at = |at: usize| tile.sums.wrapping_add(at);
+            let sum = |row: usize, sums: *const f32| s.load(sums.add(row * 2 * S::LANES));
+            (*tile.finish).tile(s, tile.place, at, sum);
         }
     }
 }

@@ -210,11 +210,16 @@ mod tests {
     fn packed_pairs_are_safe() {
         let isa = Isa::Avx2;
         let (k, width) = (256, 16);
-        let w: Vec<i8> = (0..k * width).map(|i| if i % 997 < 40 { 127 } else { 5 }).collect();
+        let weight = |i: usize| match (i / width / 2, i % width) {
+            (7, ..9) => 127,
+            (50, 3) => -128,
+            _ => 5,
+        };
+        let w: Vec<i8> = (0..k * width).map(weight).collect();
         let layout = Layout::new(isa, k);
         let mut panel = vec![0; layout.panel()];
         pack_panel(&layout, &w, Orientation::Kn, (k, width), 0, &mut panel);
-        assert!(layout.read_notes(&panel).is_some_and(|notes| notes.count() > 0));
+        assert!(layout.read_notes(&panel).is_some_and(|notes| notes.count() == 10));
         for pair in panel[..layout.weights()].chunks_exact(2) {
             let [a, b] = [pair[0], pair[1]].map(|byte| i32::from(byte as i8));
             assert!(255 * (a.max(0) + b.max(0)) <= 32767 && 255 * (a.min(0) + b.min(0)) >= -32768);

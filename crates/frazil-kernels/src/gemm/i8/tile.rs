@@ -15,8 +15,10 @@ pub(super) struct Tile {
     pub(super) lda: usize,
     /// A panel: `[steps, 2 vectors of 32 bits]`.
     pub(super) w: *const u8,
-    /// `[rows, 2 vectors]`, added to.
+    /// `[rows, 2 vectors]`
     pub(super) sums: *mut i32,
+    /// Whether to add to the sums that are there.
+    pub(super) add: bool,
     /// To fetch meanwhile.
     pub(super) ahead: Ahead,
 }
@@ -92,8 +94,10 @@ trait Dot: Copy {
     /// Sums, and weights as they are in a panel.
     type V: Copy;
 
+    /// Zeros. The CPU has the instructions, here and below: only [`Tiles::new`] leads here.
+    fn zero() -> Self::V;
     /// # Safety
-    /// The CPU has the instructions, here and below. A vector can be read at `from`.
+    /// A vector can be read at `from`.
     unsafe fn load(from: *const u8) -> Self::V;
     /// # Safety
     /// A vector can be written at `to`.
@@ -120,11 +124,21 @@ unsafe fn sums<D: Dot, const R: usize>(tile: Tile) {
         unreachable!("no tile has more rows than there are registers for");
     }
     // SAFETY: the caller's promise: two vectors for each of R rows.
-    let row = |row: usize| unsafe { tile.sums.add(row.min(R - 1) * 2 * D::LANES) };
-    // SAFETY: as above.
-    let mut sums: [[D::V; 2]; 14] = std::array::from_fn(|i| unsafe {
-        [D::load(row(i).cast()), D::load(row(i).add(D::LANES).cast())]
-    });
+    let row = |row: usize| unsafe { tile.sums.add(row * 2 * D::LANES) };
+    let mut sums = [[D::zero(); 2]; 14];
+    macro_rules! load {
+        ($($row:literal)*) => { $(
+            if $row < R {
+                // SAFETY: as above.
+                unsafe {
+                    sums[$row] = [D::load(row($row).cast()), D::load(row($row).add(D::LANES).cast())];
+                }
+            }
+        )* };
+    }
+    if tile.add {
+        load!(0 1 2 3 4 5 6 7 8 9 10 11 12 13);
+    }
     let mut w = tile.w;
     let mut ahead = tile.ahead;
     let lda = opaque(std::ptr::without_provenance::<u8>(tile.lda)).addr();
@@ -227,6 +241,10 @@ mod scalar {
         const LANES: usize = 1;
         type V = i32;
 
+        #[inline(always)]
+        fn zero() -> i32 {
+            0
+        }
         #[inline(always)]
         unsafe fn load(from: *const u8) -> i32 {
             // SAFETY: the caller's promise.
@@ -364,6 +382,11 @@ mod avx2 {
         type V = __m256i;
 
         #[inline(always)]
+        fn zero() -> __m256i {
+            // SAFETY: see the trait.
+            unsafe { _mm256_setzero_si256() }
+        }
+        #[inline(always)]
         unsafe fn load(from: *const u8) -> __m256i {
             // SAFETY: the caller's promise.
             unsafe { _mm256_loadu_si256(from.cast()) }
@@ -394,6 +417,11 @@ mod avx2 {
         const LANES: usize = 8;
         type V = __m256i;
 
+        #[inline(always)]
+        fn zero() -> __m256i {
+            // SAFETY: see the trait.
+            unsafe { _mm256_setzero_si256() }
+        }
         #[inline(always)]
         unsafe fn load(from: *const u8) -> __m256i {
             // SAFETY: the caller's promise.
@@ -526,6 +554,11 @@ mod avx512 {
         type V = __m512i;
 
         #[inline(always)]
+        fn zero() -> __m512i {
+            // SAFETY: see the trait.
+            unsafe { _mm512_setzero_si512() }
+        }
+        #[inline(always)]
         unsafe fn load(from: *const u8) -> __m512i {
             // SAFETY: the caller's promise.
             unsafe { _mm512_loadu_si512(from.cast()) }
@@ -556,6 +589,11 @@ mod avx512 {
         const LANES: usize = 16;
         type V = __m512i;
 
+        #[inline(always)]
+        fn zero() -> __m512i {
+            // SAFETY: see the trait.
+            unsafe { _mm512_setzero_si512() }
+        }
         #[inline(always)]
         unsafe fn load(from: *const u8) -> __m512i {
             // SAFETY: the caller's promise.
@@ -649,6 +687,11 @@ mod vnni {
         const LANES: usize = 16;
         type V = __m512i;
 
+        #[inline(always)]
+        fn zero() -> __m512i {
+            // SAFETY: see the trait.
+            unsafe { _mm512_setzero_si512() }
+        }
         #[inline(always)]
         unsafe fn load(from: *const u8) -> __m512i {
             // SAFETY: the caller's promise.
