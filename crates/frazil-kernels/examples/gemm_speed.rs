@@ -1,6 +1,6 @@
 //! Speed of the matrix products at the sizes of BERT, as a share of what the machine can do.
 //!
-//! `cargo run --release -p frazil-kernels --example gemm_speed [-- THREADS [ISA [f32|i8 [M]]]]`
+//! `cargo run --release -p frazil-kernels --example gemm_speed [-- THREADS [ISA [f32|i8 [M [N K]]]]]`
 //!
 //! Every speed is the best of many runs, and so is the peak, measured in between. "cold" is after
 //! 48 MB of other memory has passed through the caches, as other layers' weights do in a model.
@@ -160,17 +160,20 @@ fn main() {
     let argument = |i: usize| arguments.get(i).map(String::as_str);
     let threads = argument(0).map_or(2, |threads| threads.parse().expect("a number of threads"));
     let isa = argument(1).map_or(Isa::detect(), |isa| isa.parse().expect("an instruction set"));
-    let rows: Option<usize> = argument(3).map(|rows| rows.parse().expect("a number of rows"));
+    let size = |i: usize| argument(i).map(|size| size.parse::<usize>().expect("a size"));
     let cold = Aligned::new(12 << 20, |_| 1.0);
     let bench = Bench { pool: Pool::new(threads), isa, cold };
-    let sizes = [
-        (768, 768, Activation::None),
-        (2304, 768, Activation::None),
-        (3072, 768, Activation::GeluTanh),
-        (768, 3072, Activation::None),
-    ];
-    for m in [128, 384, 1024].into_iter().filter(|&m| rows.is_none_or(|rows| rows == m)) {
-        for (n, k, activation) in sizes {
+    let sizes = match (size(4), size(5)) {
+        (Some(n), Some(k)) => vec![(n, k, Activation::None)],
+        _ => vec![
+            (768, 768, Activation::None),
+            (2304, 768, Activation::None),
+            (3072, 768, Activation::GeluTanh),
+            (768, 3072, Activation::None),
+        ],
+    };
+    for m in size(3).map_or(vec![128, 384, 1024], |m| vec![m]) {
+        for &(n, k, activation) in &sizes {
             if argument(2) != Some("i8") {
                 bench.numbers(m, n, k, activation);
             }

@@ -49,6 +49,8 @@ pub(super) struct Blocks {
     groups: usize,
     /// Ranges of tiles.
     chunks: usize,
+    /// Whether the activations do not stay in the second-level cache.
+    streams: bool,
 }
 
 impl Blocks {
@@ -57,9 +59,10 @@ impl Blocks {
         let tiles = size.rows.div_ceil(most_rows);
         let l2 = second_level(isa);
         // Activations that stay in the cache by themselves need no reuse of panels beside them.
-        let together = match size.rows.saturating_mul(size.row_bytes) <= l2 / 2 {
-            true => 1,
-            false => (l2 / 2 / size.panel_bytes.max(1)).max(1),
+        let streams = size.rows.saturating_mul(size.row_bytes) > l2 / 2;
+        let together = match streams {
+            true => (l2 / 2 / size.panel_bytes.max(1)).max(1),
+            false => 1,
         };
         let groups = size.panels.div_ceil(together).next_multiple_of(threads).min(size.panels);
         // Several tasks per thread, since threads are not equally fast on a shared machine.
@@ -67,7 +70,7 @@ impl Blocks {
             1 => 1,
             _ => (8 * threads).div_ceil(groups).min(tiles),
         };
-        Self { rows: size.rows, panels: size.panels, tiles, groups, chunks }
+        Self { rows: size.rows, panels: size.panels, tiles, groups, chunks, streams }
     }
 
     /// How many tasks there are.
@@ -86,7 +89,16 @@ impl Blocks {
         part(self.rows, self.tiles, tile)
     }
 
-    /// The panels that this thread probably wants after those of the task; none if it is not yet done with these.
+    /// The rows of the tile after this one, if they are to be fetched.
+    pub(super) fn below(&self, tile: usize) -> Range<usize> {
+        match self.streams && tile + 1 < self.tiles {
+            true => self.tile(tile + 1),
+            false => 0..0,
+        }
+    }
+
+    /// The panels that this thread probably wants after those of the task; none if it is not yet
+    /// done with these.
     pub(super) fn after(&self, task: usize) -> Range<usize> {
         let (group, chunk) = (task / self.chunks, task % self.chunks);
         match chunk + 1 == self.chunks && group + 1 < self.groups {
@@ -114,13 +126,12 @@ impl Ahead {
     /// Nothing.
     pub(super) const NONE: Self = Self { from: std::ptr::null(), lines: 0 };
 
-    /// The share of one tile out of `tiles`, of `steps` steps each, of `bytes` bytes.
+    /// Of `bytes` bytes the share of one tile out of several, with `steps` steps each.
     pub(super) fn share(
         from: *const u8,
         bytes: usize,
         steps: usize,
-        tile: usize,
-        tiles: usize,
+        (tile, tiles): (usize, usize),
     ) -> Self {
         if steps * tiles == 0 || bytes == 0 {
             return Self::NONE;
@@ -226,13 +237,13 @@ mod tests {
         let base = std::ptr::without_provenance::<u8>(1 << 20);
         let mut end = 0;
         for tile in 0..10 {
-            let share = Ahead::share(base, bytes, 96, tile, 10);
+            let share = Ahead::share(base, bytes, 96, (tile, 10));
             if share.lines > 0 {
                 assert_eq!(share.from.addr() - (1 << 20), end);
                 end += share.lines * 96 * 64;
             }
         }
         assert!(end >= bytes);
-        assert_eq!(Ahead::share(base, bytes, 0, 0, 1).lines, 0);
+        assert_eq!(Ahead::share(base, bytes, 0, (0, 1)).lines, 0);
     }
 }

@@ -127,7 +127,7 @@ impl Finish {
     }
 
     /// Finishes the tile at `place`: `column` prepares for a vector of columns of the tile, then
-    /// `sum` gives their sums in a row of it.
+    /// `sum` gives their sums in a row of it, with a bias added.
     ///
     /// # Safety
     /// The tile lies within the `m` by `n` of [`Finish::new`], nobody else touches it, and the
@@ -138,7 +138,7 @@ impl Finish {
         s: S,
         place: Place,
         column: impl Fn(usize) -> C,
-        sum: impl Fn(usize, C) -> S::F32,
+        sum: impl Fn(usize, C, S::F32) -> S::F32,
     ) {
         // One copy of the loop per function: none asks in its middle.
         // SAFETY: the caller's promise, handed on.
@@ -161,7 +161,7 @@ impl Finish {
         s: S,
         place: Place,
         prepare: impl Fn(usize) -> C,
-        sum: impl Fn(usize, C) -> S::F32,
+        sum: impl Fn(usize, C, S::F32) -> S::F32,
         activation: impl Fn(S::F32) -> S::F32,
     ) {
         for at in (0..place.columns).step_by(S::LANES) {
@@ -174,7 +174,7 @@ impl Finish {
                 false => unsafe { load(s, self.bias.add(column), n) },
             };
             for row in 0..place.rows {
-                let mut x = activation(s.add(sum(row, prepared), bias));
+                let mut x = activation(sum(row, prepared, bias));
                 let row = place.row + row;
                 // SAFETY: the caller's promise: n columns from this one of this row are inside.
                 unsafe {
@@ -187,7 +187,8 @@ impl Finish {
                         Target::F32(out) => s.store_first(out.add(to), x, n),
                         Target::U8(out, steps, zero) => {
                             let q = s.fma(x, s.splat(steps), s.splat(zero));
-                            let q = s.max(s.min(q, s.splat(255.0)), s.splat(0.0));
+                            // What is below 0 is held there by the store, what is far below, too.
+                            let q = s.min(q, s.splat(255.0));
                             if n == S::LANES {
                                 s.store_first_u8(out.add(to), s.to_i32(q), S::LANES);
                             } else {

@@ -148,28 +148,24 @@ impl Job {
         let next = self.blocks.after(task);
         let panel_len = self.k * self.width;
         let steps = self.k / STEPS;
-        // With several panels, the first of each row of tiles brings the next rows of `a`, the
-        // others bring the next panels.
-        let brings_rows = panels.len() > 1;
-        let bring_panels = (panels.len() - usize::from(brings_rows)) * tiles.len();
-        let mut brought = 0;
         let mut sums = Sums([0.0; 14 * 32]);
-        for tile in tiles.clone() {
-            let rows = self.blocks.tile(tile);
-            for panel in panels.clone() {
-                let ahead = if brings_rows && panel == panels.start {
-                    let below = match tile + 1 < tiles.end {
-                        true => self.blocks.tile(tile + 1),
-                        false => 0..0,
-                    };
-                    let from = self.a.wrapping_add(below.start * self.lda);
-                    Ahead::share(from.cast(), below.len() * self.lda * 4, steps, 0, 1)
-                } else {
-                    let from = self.w.wrapping_add(next.start * panel_len);
-                    let bytes = next.len() * panel_len * 4;
-                    brought += 1;
-                    Ahead::share(from.cast(), bytes, steps, brought - 1, bring_panels)
-                };
+        for (i, tile) in tiles.clone().enumerate() {
+            let (rows, below) = (self.blocks.tile(tile), self.blocks.below(tile));
+            for (j, panel) in panels.clone().enumerate() {
+                let ahead = [
+                    Ahead::share(
+                        self.a.wrapping_add(below.start * self.lda).cast(),
+                        below.len() * self.lda * size_of::<f32>(),
+                        steps,
+                        (j, panels.len()),
+                    ),
+                    Ahead::share(
+                        self.w.wrapping_add(next.start * panel_len).cast(),
+                        next.len() * panel_len * size_of::<f32>(),
+                        steps,
+                        (i * panels.len() + j, tiles.len() * panels.len()),
+                    ),
+                ];
                 let column = panel * self.width;
                 let columns = self.width.min(self.n - column);
                 let place = Place { row: rows.start, rows: rows.len(), column, columns };

@@ -209,26 +209,24 @@ impl Job<'_> {
         let width = self.layout.width;
         let panel_len = self.layout.panel();
         let steps = self.k / 4 / STEPS;
-        // As in `gemm::f32`: the first panel brings the rows below, the others the next panels.
-        let brings_rows = panels.len() > 1;
-        let bring_panels = (panels.len() - usize::from(brings_rows)) * tiles.len();
-        let mut brought = 0;
         let mut sums = Sums([0; 14 * 32]);
-        for tile in tiles.clone() {
-            let rows = self.blocks.tile(tile);
-            for panel in panels.clone() {
-                let ahead = if brings_rows && panel == panels.start {
-                    let below = match tile + 1 < tiles.end {
-                        true => self.blocks.tile(tile + 1),
-                        false => 0..0,
-                    };
-                    let from = self.a.as_ptr().wrapping_add(below.start * self.lda);
-                    Ahead::share(from, below.len() * self.lda, steps, 0, 1)
-                } else {
-                    let from = self.w.as_ptr().wrapping_add(next.start * panel_len);
-                    brought += 1;
-                    Ahead::share(from, next.len() * panel_len, steps, brought - 1, bring_panels)
-                };
+        for (i, tile) in tiles.clone().enumerate() {
+            let (rows, below) = (self.blocks.tile(tile), self.blocks.below(tile));
+            for (j, panel) in panels.clone().enumerate() {
+                let ahead = [
+                    Ahead::share(
+                        self.a.as_ptr().wrapping_add(below.start * self.lda),
+                        below.len() * self.lda,
+                        steps,
+                        (j, panels.len()),
+                    ),
+                    Ahead::share(
+                        self.w.as_ptr().wrapping_add(next.start * panel_len),
+                        next.len() * panel_len,
+                        steps,
+                        (i * panels.len() + j, tiles.len() * panels.len()),
+                    ),
+                ];
                 let column = panel * width;
                 let columns = width.min(self.n - column);
                 let place = Place { row: rows.start, rows: rows.len(), column, columns };
@@ -253,7 +251,7 @@ impl Job<'_> {
     }
 
     /// The sums of a tile, without the zero points.
-    fn sum(&self, place: Place, packed: &[u8], sums: &mut [i32; 14 * 32], ahead: Ahead) {
+    fn sum(&self, place: Place, packed: &[u8], sums: &mut [i32; 14 * 32], ahead: [Ahead; 2]) {
         let (lda, width) = (self.lda, self.layout.width);
         let a = &self.a[place.row * lda..];
         let notes = self.layout.read_notes(packed);
@@ -288,7 +286,7 @@ impl Job<'_> {
                     w: packed[whole * width * 4..].as_ptr(),
                     sums: sums.as_mut_ptr(),
                     add: true,
-                    ahead: Ahead::NONE,
+                    ahead: [Ahead::NONE; 2],
                 });
             }
         }
@@ -367,9 +365,9 @@ impl Routine for End {
                         unsafe { s.load_first(scaled.column_scales.add(place.column + at), n) };
                     s.mul(scales, s.splat(scaled.scale))
                 };
-                // SAFETY: as above.
                 let row_scale = |row: usize| match scaled.row_scales.is_null() {
                     true => s.splat(1.0),
+                    // SAFETY: as above.
                     false => s.splat(unsafe { *scaled.row_scales.add(place.row + row) }),
                 };
                 // SAFETY: the caller's promise.
@@ -379,8 +377,8 @@ impl Routine for End {
                             s,
                             place,
                             |at| (at, same(at), scales(at)),
-                            |row, (at, zero, scales)| {
-                                s.mul(s.to_f32(s.add_i32(sums(row, at), zero)), scales)
+                            |row, (at, zero, scales), bias| {
+                                s.fma(s.to_f32(s.add_i32(sums(row, at), zero)), scales, bias)
                             },
                         );
                     } else {
@@ -390,12 +388,12 @@ impl Routine for End {
                             |at| {
                                 (at, if all_same { same(at) } else { column_sums(at) }, scales(at))
                             },
-                            |row, (at, prepared, scales)| {
+                            |row, (at, prepared, scales), bias| {
                                 let sum = match all_same {
                                     true => s.add_i32(sums(row, at), prepared),
                                     false => each(row, at, prepared),
                                 };
-                                s.mul(s.to_f32(sum), s.mul(scales, row_scale(row)))
+                                s.fma(s.to_f32(sum), s.mul(scales, row_scale(row)), bias)
                             },
                         );
                     }

@@ -35,8 +35,8 @@ pub(super) struct Tile {
     pub(super) w: *const f32,
     /// `[rows, 2 vectors]`
     pub(super) sums: *mut f32,
-    /// To fetch meanwhile.
-    pub(super) ahead: Ahead,
+    /// To fetch meanwhile: rows and panels.
+    pub(super) ahead: [Ahead; 2],
 }
 
 /// The sums of a tile of so many rows.
@@ -61,7 +61,7 @@ impl<const R: usize> Routine for Rows<R> {
         }
         let mut sums: Sums<S> = [[s.splat(0.0); 2]; 14];
         let mut w = tile.w;
-        let mut ahead = tile.ahead;
+        let [mut rows, mut panels] = tile.ahead;
         let lda = opaque(std::ptr::without_provenance::<u8>(tile.lda * 4)).addr();
         let mut bases: Bases = [tile.a.cast(); 5];
         macro_rules! bases {
@@ -93,7 +93,8 @@ impl<const R: usize> Routine for Rows<R> {
                 w = w.add(STEPS * 2 * S::LANES);
             }
             advance!(STEPS; 0 1 2 3 4);
-            ahead.step();
+            rows.step();
+            panels.step();
         }
         for _ in 0..tile.k % STEPS {
             // SAFETY: one row of the panel, and one column of `a`, is left.
@@ -163,7 +164,9 @@ impl Routine for End {
         // SAFETY: the caller's promise.
         unsafe {
             let at = |at: usize| tile.sums.wrapping_add(at);
-            let sum = |row: usize, sums: *const f32| s.load(sums.add(row * 2 * S::LANES));
+            let sum = |row: usize, sums: *const f32, bias: S::F32| {
+                s.add(s.load(sums.add(row * 2 * S::LANES)), bias)
+            };
             (*tile.finish).tile(s, tile.place, at, sum);
         }
     }

@@ -19,8 +19,8 @@ pub(super) struct Tile {
     pub(super) sums: *mut i32,
     /// Whether to add to the sums that are there.
     pub(super) add: bool,
-    /// To fetch meanwhile.
-    pub(super) ahead: Ahead,
+    /// To fetch meanwhile: rows and panels.
+    pub(super) ahead: [Ahead; 2],
 }
 
 /// The functions for one instruction set: the sums of a tile of 1 to 14 rows.
@@ -140,7 +140,7 @@ unsafe fn sums<D: Dot, const R: usize>(tile: Tile) {
         load!(0 1 2 3 4 5 6 7 8 9 10 11 12 13);
     }
     let mut w = tile.w;
-    let mut ahead = tile.ahead;
+    let [mut rows, mut panels] = tile.ahead;
     let lda = opaque(std::ptr::without_provenance::<u8>(tile.lda)).addr();
     let mut bases = [tile.a; 5];
     macro_rules! bases {
@@ -172,7 +172,8 @@ unsafe fn sums<D: Dot, const R: usize>(tile: Tile) {
             w = w.add(STEPS * 2 * D::LANES * 4);
         }
         advance!(STEPS; 0 1 2 3 4);
-        ahead.step();
+        rows.step();
+        panels.step();
     }
     for _ in 0..tile.steps % STEPS {
         // SAFETY: one step of the panel, and of `a`, is left.
