@@ -38,6 +38,14 @@ impl Block {
     pub fn f32_mut(&mut self) -> &mut [f32] {
         bytemuck::cast_slice_mut(&mut self.lines)
     }
+
+    pub fn u8(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.lines)
+    }
+
+    pub fn u8_mut(&mut self) -> &mut [u8] {
+        bytemuck::cast_slice_mut(&mut self.lines)
+    }
 }
 
 #[cfg(test)]

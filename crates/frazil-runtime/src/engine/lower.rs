@@ -9,12 +9,15 @@ use frazil_graph::op::{Binary, GeluForm, Unary};
 use frazil_graph::{Dim, Facts, Graph, Node, NodeId, Op, Symbol, Value, infer};
 use frazil_kernels::Isa;
 use frazil_kernels::gemm::Activation;
+use frazil_kernels::quantize;
 use frazil_tensor::{DType, Tensor};
 
 use super::program::{
-    Attention, Embed, ExtentId, Norm, Place, Program, Sequences, Step, Storage, Stride, View, Work,
+    Attention, Embed, ExtentId, Kind, Norm, Place, Program, Quantized, Sequences, Step, Storage,
+    Stride, Target, View, Work,
 };
-use super::weights::{Linear, Matrix, Table};
+use super::weights::{Linear, LinearI8, Matrix, Table};
+use super::{Ranges, memory};
 use crate::execution::run_node;
 use crate::plan::Plan;
 use crate::{Error, Result, ops};
@@ -23,7 +26,7 @@ use crate::{Error, Result, ops};
 type Reason = String;
 
 /// The program of a graph that was raised (and packed, if it is to be).
-pub(crate) fn lower(graph: Graph, isa: Isa) -> Result<Program> {
+pub(crate) fn lower(graph: Graph, isa: Isa, ranges: Option<&Ranges>) -> Result<Program> {
     let plan = Plan::new(&graph, &graph.outputs)?;
     let facts = infer(&graph)?;
     let needed: HashSet<NodeId> = plan.steps.iter().map(|step| step.node).collect();
@@ -46,6 +49,8 @@ pub(crate) fn lower(graph: Graph, isa: Isa) -> Result<Program> {
         done: HashSet::new(),
         extents: BTreeMap::new(),
         isa,
+        ranges,
+        bytes: HashMap::new(),
         program: Program {
             graph: Graph::new(),
             isa,
@@ -57,6 +62,7 @@ pub(crate) fn lower(graph: Graph, isa: Isa) -> Result<Program> {
             lists: 0,
             constants: Vec::new(),
             linears: Vec::new(),
+            linears_i8: Vec::new(),
             outputs: Vec::new(),
             slow: Vec::new(),
         },
@@ -77,7 +83,7 @@ pub(crate) fn lower(graph: Graph, isa: Isa) -> Result<Program> {
         lowering.program.outputs.push((port.name.clone(), place));
     }
     let mut program = lowering.program;
-    assign_blocks(&mut program);
+    memory::assign_blocks(&mut program);
     program.graph = without_constants(graph);
     Ok(program)
 }
@@ -135,6 +141,10 @@ struct Lowering<'g> {
     done: HashSet<NodeId>,
     extents: BTreeMap<Dim, ExtentId>,
     isa: Isa,
+    /// What the inputs of products were seen to be, where bytes are wanted.
+    ranges: Option<&'g Ranges>,
+    /// The bytes of a storage that has them.
+    bytes: HashMap<usize, Quantized>,
     program: Program,
 }
 
@@ -203,8 +213,85 @@ impl Lowering<'_> {
             Some(width) => Stride::Known(padded(width as usize)),
             None => Stride::Extent(last),
         };
-        self.program.storages.push(Storage { block: 0, stride });
+        self.program.storages.push(Storage { block: 0, stride, kind: Kind::F32 });
         View { storage: self.program.storages.len() - 1, column: 0, dims }
+    }
+
+    /// Memory for the bytes of a view.
+    fn byte_view(&mut self, like: &View) -> View {
+        let stride = match self.program.storages[like.storage].stride {
+            Stride::Known(_) => {
+                let last = like.dims.last().map(|&id| self.program.extents[id].as_known());
+                // As for numbers: an odd number of cache lines.
+                let lines = last.flatten().map_or(1, |width| (width as usize).div_ceil(64));
+                Stride::Known((lines | 1) * 64)
+            }
+            open => open,
+        };
+        self.program.storages.push(Storage { block: 0, stride, kind: Kind::U8 });
+        let storage = self.program.storages.len() - 1;
+        View { storage, column: 0, dims: like.dims.clone() }
+    }
+
+    /// The bytes of a value that a product reads: written by the step that computes the value where
+    /// that is possible, else by a step of their own. `alone`: nobody else reads the value.
+    fn quantized(&mut self, node: NodeId, x: &View, range: (f32, f32), alone: bool) -> Quantized {
+        if let Some(known) = self.bytes.get(&x.storage) {
+            return known.clone();
+        }
+        let (scale, zero) = quantize::range(range.0, range.1, u8::MAX);
+        let quantized = Quantized { view: self.byte_view(x), scale, zero };
+        self.bytes.insert(x.storage, quantized.clone());
+        let makes_it = |step: &&mut Step| step.work.out().is_some_and(|v| v.storage == x.storage);
+        let maker = self.program.steps.iter_mut().rev().find(makes_it).map(|step| &mut step.work);
+        match maker {
+            Some(Work::LayerNorm { bytes, .. }) => *bytes = Some(quantized.clone()),
+            Some(Work::Embed(embed)) if embed.norm.is_some() => {
+                embed.bytes = Some(quantized.clone());
+            }
+            Some(Work::Attention(attention)) if alone => {
+                attention.out = Target::U8(quantized.clone());
+            }
+            Some(Work::Linear { out, .. } | Work::LinearI8 { out, .. }) if alone => {
+                *out = Target::U8(quantized.clone());
+            }
+            _ => {
+                let x = Place::View(x.clone());
+                self.step(node, Work::Quantize { x, out: quantized.clone() });
+            }
+        }
+        quantized
+    }
+
+    /// A product in bytes, if it is to be one: its input must have been seen.
+    fn product(
+        &mut self,
+        id: NodeId,
+        x: Place,
+        parts: &[Matrix],
+        activation: Activation,
+        residual: Option<Place>,
+        out: View,
+    ) -> Result<(), Reason> {
+        let out = Target::F32(out);
+        let node = self.graph.node(id);
+        let range = self.ranges.and_then(|ranges| ranges.get(&node.name)).copied();
+        if let (Some(range), Place::View(view)) = (range, &x)
+            && view.column == 0
+        {
+            let linear = LinearI8::pack(self.isa, parts)?;
+            self.program.linears_i8.push(linear);
+            let alone = self.only_reader(node.inputs[0]) == Some(id);
+            let x = self.quantized(id, view, range, alone);
+            let linear = self.program.linears_i8.len() - 1;
+            self.step(id, Work::LinearI8 { x, linear, activation, residual, out });
+        } else {
+            let linear = Linear::pack(self.isa, parts)?;
+            self.program.linears.push(linear);
+            let linear = self.program.linears.len() - 1;
+            self.step(id, Work::Linear { x, linear, activation, residual, out });
+        }
+        Ok(())
     }
 
     /// The only node that reads a value, if there is just one.
@@ -328,9 +415,7 @@ impl Lowering<'_> {
         let dims = self.dims(id.into())?;
         let norm = self.only_reader(id.into()).and_then(|reader| {
             let Op::LayerNorm(op) = self.graph.node(reader).op else { return None };
-            let inputs = &self.graph.node(reader).inputs;
-            let (gamma, beta) = (self.vector(inputs[1]).ok()?, self.vector(inputs[2]).ok()?);
-            Some((reader, Norm { gamma, beta, epsilon: op.epsilon }))
+            Some((reader, self.norm(self.graph.node(reader), op.epsilon).ok()?))
         });
         let sources = [node.inputs[0], node.inputs[1]];
         let [ids, segments] = sources.map(|value| self.place(value));
@@ -342,7 +427,18 @@ impl Lowering<'_> {
             self.done.insert(reader);
             norm
         });
-        let work = Embed { ids, segments, index, words, types, positions, norm, out, sources };
+        let work = Embed {
+            ids,
+            segments,
+            index,
+            words,
+            types,
+            positions,
+            norm,
+            out,
+            bytes: None,
+            sources,
+        };
         self.step(id, Work::Embed(Box::new(work)));
         Ok(())
     }
@@ -358,12 +454,6 @@ impl Lowering<'_> {
         Ok(Matrix { weight, transposed, bias })
     }
 
-    fn pack(&mut self, parts: &[Matrix]) -> Result<usize, Reason> {
-        let linear = Linear::pack(self.isa, parts)?;
-        self.program.linears.push(linear);
-        Ok(self.program.linears.len() - 1)
-    }
-
     /// A product with the activation and the sum that follow it.
     fn linear(&mut self, id: NodeId, node: &Node) -> Result<(), Reason> {
         let matrix = self.matrix(node)?;
@@ -373,7 +463,6 @@ impl Lowering<'_> {
         if !x_dims.last().is_some_and(|last| last.is(k as i64)) || x_dims.len() != dims.len() {
             return Err("the operands do not go together".into());
         }
-        let linear = self.pack(&[matrix])?;
         // The nodes that this step computes; the last one's value is what it writes.
         let mut joined = vec![id];
         let mut applied = Activation::None;
@@ -393,8 +482,7 @@ impl Lowering<'_> {
             self.places.insert(node.into(), Place::View(out.clone()));
             self.done.insert(node);
         }
-        self.step(id, Work::Linear { x, linear, activation: applied, residual, out });
-        Ok(())
+        self.product(id, x, &[matrix], applied, residual, out)
     }
 
     /// The sum that is all that reads a value, and the other summand, if that is already there.
@@ -459,7 +547,6 @@ impl Lowering<'_> {
         }
         let widths: Vec<usize> =
             parts.iter().map(|part| part.extents().map(|(_, n)| n)).collect::<Result<_, _>>()?;
-        let linear = self.pack(&parts)?;
         let total: usize = widths.iter().sum();
         let out = self.view(&[dims[0].clone(), Dim::from(total)]);
         let mut column = 0;
@@ -470,23 +557,26 @@ impl Lowering<'_> {
             self.done.insert(member);
             column += width;
         }
-        self.step(
-            id,
-            Work::Linear { x, linear, activation: Activation::None, residual: None, out },
-        );
-        Ok(())
+        self.product(id, x, &parts, Activation::None, None, out)
+    }
+
+    fn norm(&self, node: &Node, epsilon: f32) -> Result<Norm, Reason> {
+        let (gamma, beta) = (self.vector(node.inputs[1])?, self.vector(node.inputs[2])?);
+        if gamma.len() != beta.len() {
+            return Err("gamma and beta are of different lengths".into());
+        }
+        Ok(Norm { gamma, beta, epsilon })
     }
 
     fn layer_norm(&mut self, id: NodeId, node: &Node, epsilon: f32) -> Result<(), Reason> {
-        let (gamma, beta) = (self.vector(node.inputs[1])?, self.vector(node.inputs[2])?);
+        let norm = self.norm(node, epsilon)?;
         let (x, dims) = self.rows(node.inputs[0])?;
-        if !dims.last().is_some_and(|last| last.is(gamma.len() as i64)) || gamma.len() != beta.len()
-        {
+        if !dims.last().is_some_and(|last| last.is(norm.gamma.len() as i64)) {
             return Err("gamma and beta do not go with the rows".into());
         }
         let out = self.view(&dims);
         self.places.insert(id.into(), Place::View(out.clone()));
-        self.step(id, Work::LayerNorm { x, gamma, beta, epsilon, out });
+        self.step(id, Work::LayerNorm { x, norm, out, bytes: None });
         Ok(())
     }
 
@@ -520,6 +610,7 @@ impl Lowering<'_> {
         };
         let out = self.view(&dims);
         self.places.insert(id.into(), Place::View(out.clone()));
+        let out = Target::F32(out);
         let (heads, scale) = (op.heads, op.scale);
         let work = Attention { q, k, v, heads, size, scale, sequences, out };
         self.step(id, Work::Attention(Box::new(work)));
@@ -590,110 +681,4 @@ fn padded(width: usize) -> usize {
     }
     let lines = width.div_ceil(16);
     (lines | 1) * 16
-}
-
-/// Gives every storage a block: one that nobody needs any more, or a new one.
-fn assign_blocks(program: &mut Program) {
-    let mut last: Vec<usize> = vec![0; program.storages.len()];
-    for (at, step) in program.steps.iter().enumerate() {
-        step.work.views(&mut |view| last[view.storage] = at);
-    }
-    for (_, place) in &program.outputs {
-        if let Place::View(view) = place {
-            last[view.storage] = usize::MAX;
-        }
-    }
-    // Per block: until when it is taken, and what it was made for.
-    let mut blocks: Vec<(usize, Stride)> = Vec::new();
-    let mut given: Vec<bool> = vec![false; program.storages.len()];
-    for at in 0..program.steps.len() {
-        let Some(out) = program.steps[at].work.out().map(|view| view.storage) else { continue };
-        if std::mem::replace(&mut given[out], true) {
-            continue;
-        }
-        let stride = program.storages[out].stride;
-        let free = |(until, _): &(usize, Stride)| *until < at;
-        // The same kind first; then anything, since blocks grow.
-        let found = blocks
-            .iter()
-            .position(|block| free(block) && block.1 == stride)
-            .or_else(|| blocks.iter().position(free));
-        let block = found.unwrap_or_else(|| {
-            blocks.push((0, stride));
-            blocks.len() - 1
-        });
-        blocks[block] = (last[out], stride);
-        program.storages[out].block = block;
-    }
-    program.blocks = blocks.len();
-}
-
-impl Work {
-    /// What the step writes, if it is a view.
-    pub(crate) fn out(&self) -> Option<&View> {
-        match self {
-            Work::Embed(embed) => Some(&embed.out),
-            Work::Attention(attention) => Some(&attention.out),
-            Work::Linear { out, .. }
-            | Work::LayerNorm { out, .. }
-            | Work::Map { out, .. }
-            | Work::Add { out, .. }
-            | Work::Softmax { out, .. }
-            | Work::Gather { out, .. }
-            | Work::UnpackRows { out, .. } => Some(out),
-            Work::PackRows { .. } | Work::Plain { .. } => None,
-        }
-    }
-
-    /// Every view that the step reads or writes.
-    pub(crate) fn views(&self, seen: &mut impl FnMut(&View)) {
-        if let Some(out) = self.out() {
-            seen(out);
-        }
-        self.places(&mut |place| {
-            if let Place::View(view) = place {
-                seen(view);
-            }
-        });
-    }
-
-    /// Every place that the step reads.
-    pub(crate) fn places(&self, seen: &mut impl FnMut(&Place)) {
-        match self {
-            Work::PackRows { mask, .. } => seen(mask),
-            Work::Embed(embed) => {
-                seen(&embed.ids);
-                seen(&embed.segments);
-                embed.index.iter().for_each(seen);
-            }
-            Work::Linear { x, residual, .. } => {
-                seen(x);
-                residual.iter().for_each(seen);
-            }
-            Work::LayerNorm { x, .. } | Work::Map { x, .. } | Work::Softmax { x, .. } => seen(x),
-            Work::Attention(attention) => {
-                [&attention.q, &attention.k, &attention.v].into_iter().for_each(&mut *seen);
-                match &attention.sequences {
-                    Sequences::Mask(mask) => seen(mask),
-                    Sequences::Packed { queries, keys } => {
-                        seen(queries);
-                        seen(keys);
-                    }
-                }
-            }
-            Work::Add { a, b, .. } => {
-                seen(a);
-                seen(b);
-            }
-            Work::Gather { x, rows, .. } => {
-                seen(x);
-                seen(rows);
-            }
-            Work::UnpackRows { x, index, .. } => {
-                seen(x);
-                seen(index);
-            }
-            Work::Plain { inputs, .. } => inputs.iter().for_each(seen),
-        }
-    }
 }

@@ -8,11 +8,13 @@
 
 mod block;
 mod lower;
+mod memory;
 mod program;
 mod steps;
 mod weights;
 mod worker;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use frazil_graph::Graph;
@@ -33,11 +35,16 @@ pub struct EngineOptions {
     pub threads: Option<usize>,
     /// Whether padding is dropped. Outputs at padding positions are then 0.
     pub packed: bool,
+    /// Products whose inputs were seen ([`Engine::observe`]) are computed in bytes.
+    pub int8: Option<Ranges>,
 }
+
+/// The smallest and the largest number that the product of a node was seen to read.
+pub type Ranges = HashMap<String, (f32, f32)>;
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { isa: None, threads: None, packed: true }
+        Self { isa: None, threads: None, packed: true, int8: None }
     }
 }
 
@@ -64,7 +71,7 @@ impl Engine {
         };
         let mut graph = graph.clone();
         raise(&mut graph, options.packed)?;
-        let program = Arc::new(lower::lower(graph, isa)?);
+        let program = Arc::new(lower::lower(graph, isa, options.int8.as_ref())?);
         let pool = Arc::new(Pool::new(threads));
         Ok(Self { program, pool, idle: Arc::default() })
     }
@@ -74,6 +81,12 @@ impl Engine {
         let (outputs, notes) = self.with_worker(|worker| worker.run(inputs))?;
         let names = self.program.outputs.iter().map(|(name, _)| name.clone());
         Ok(Run { outputs: names.zip(outputs).collect(), notes })
+    }
+
+    /// Runs a batch and widens `ranges` by what products read; those of few columns, the heads, are
+    /// left out: they cost little, and their inputs matter.
+    pub fn observe(&self, inputs: &Inputs, ranges: &mut Ranges) -> Result<()> {
+        self.with_worker(|worker| worker.observe(inputs, ranges))
     }
 
     /// Lends a worker that is idle, or a new one.

@@ -8,7 +8,7 @@ use frazil_kernels::Isa;
 use frazil_kernels::gemm::Activation;
 use frazil_tensor::Tensor;
 
-use super::weights::{Linear, Table};
+use super::weights::{Linear, LinearI8, Table};
 
 /// Which of [`Program::extents`].
 pub(crate) type ExtentId = usize;
@@ -31,6 +31,7 @@ pub(crate) struct Program {
     pub lists: usize,
     pub constants: Vec<Tensor>,
     pub linears: Vec<Linear>,
+    pub linears_i8: Vec<LinearI8>,
     pub outputs: Vec<(String, Place)>,
     /// What runs by plain kernels though a fast one exists, and why.
     pub slow: Vec<(String, String)>,
@@ -41,6 +42,48 @@ pub(crate) struct Program {
 pub(crate) struct Storage {
     pub block: usize,
     pub stride: Stride,
+    pub kind: Kind,
+}
+
+/// What a storage holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    F32,
+    U8,
+}
+
+impl Kind {
+    /// Bytes of an element.
+    pub fn size(self) -> usize {
+        match self {
+            Kind::F32 => 4,
+            Kind::U8 => 1,
+        }
+    }
+}
+
+/// Rows of bytes, each of which stands for `(byte - zero) * scale`.
+#[derive(Clone, Debug)]
+pub(crate) struct Quantized {
+    pub view: View,
+    pub scale: f32,
+    pub zero: u8,
+}
+
+/// Where a product goes: to numbers, or right to the bytes of the next product.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    F32(View),
+    U8(Quantized),
+}
+
+impl Target {
+    pub fn view(&self) -> &View {
+        match self {
+            Target::F32(view) => view,
+            Target::U8(quantized) => &quantized.view,
+        }
+    }
 }
 
 /// Numbers from one row to the next.
@@ -96,14 +139,22 @@ pub(crate) enum Work {
         linear: usize,
         activation: Activation,
         residual: Option<Place>,
-        out: View,
+        out: Target,
     },
+    /// The same in bytes.
+    LinearI8 {
+        x: Quantized,
+        linear: usize,
+        activation: Activation,
+        residual: Option<Place>,
+        out: Target,
+    },
+    /// Also as bytes, if a product wants them.
     LayerNorm {
         x: Place,
-        gamma: Vec<f32>,
-        beta: Vec<f32>,
-        epsilon: f32,
+        norm: Norm,
         out: View,
+        bytes: Option<Quantized>,
     },
     Attention(Box<Attention>),
     /// Element by element.
@@ -134,6 +185,11 @@ pub(crate) enum Work {
         index: Place,
         out: View,
     },
+    /// Numbers to bytes.
+    Quantize {
+        x: Place,
+        out: Quantized,
+    },
     /// A plain operation.
     Plain {
         inputs: Vec<Place>,
@@ -150,6 +206,8 @@ pub(crate) struct Embed {
     pub positions: Table,
     pub norm: Option<Norm>,
     pub out: View,
+    /// Also as bytes, if a product wants them.
+    pub bytes: Option<Quantized>,
     /// The values of ids and segments, for messages.
     pub sources: [Value; 2],
 }
@@ -168,7 +226,7 @@ pub(crate) struct Attention {
     pub size: usize,
     pub scale: f32,
     pub sequences: Sequences,
-    pub out: View,
+    pub out: Target,
 }
 
 /// Which queries see which keys.

@@ -1,37 +1,39 @@
-//! The memory of one run at a time, and the steps that use it.
+//! The memory of one run at a time: where values lie, and how steps get at them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
 use frazil_graph::dim::Sizes;
-use frazil_graph::{NodeId, Op, Symbol};
-use frazil_kernels::OutOfRange;
-use frazil_kernels::gemm::f32::{self as gemm, Gemm};
-use frazil_kernels::gemm::{Epilogue, Output, Residual};
+use frazil_graph::{NodeId, Op};
+use frazil_kernels::attention::Sequence;
 use frazil_kernels::par::Pool;
 use frazil_tensor::{DType, Shape, Tensor};
 
+use super::Ranges;
 use super::block::Block;
-use super::program::{Embed, Place, Program, Step, Stride, View, Work};
-use super::steps::Sequence;
+use super::program::{Kind, Place, Program, Step, Stride, View, Work};
 use crate::feed::Feed;
-use crate::{Error, Inputs, Result, ops};
+use crate::{Error, Inputs, Result};
 
 /// Everything that changes while a program runs. Blocks grow to what the largest batch needs and
 /// stay.
 pub struct Worker {
     program: Arc<Program>,
-    pool: Arc<Pool>,
+    pub(super) pool: Arc<Pool>,
     blocks: Vec<Block>,
-    tensors: Vec<Option<Tensor>>,
-    lists: Vec<Vec<i32>>,
+    pub(super) tensors: Vec<Option<Tensor>>,
+    pub(super) lists: Vec<Vec<i32>>,
     extents: Vec<usize>,
-    sizes: Sizes,
+    pub(super) sizes: Sizes,
     /// Integers as kernels read them: ids and segments, or a mask.
     pub(super) integers: [Vec<i32>; 2],
+    /// What embeddings look up: ids, segments and positions of the packed rows.
+    pub(super) lookups: [Vec<u32>; 3],
     pub(super) sequences: Vec<Sequence>,
     pub(super) key_rows: Vec<u32>,
+    /// Of kernels, for all threads.
+    pub(super) scratch: Block,
     /// What each step took, while that is wanted.
     times: Option<Vec<StepTime>>,
 }
@@ -51,6 +53,15 @@ pub struct StepTime {
     pub bytes: f64,
 }
 
+/// A run under way: what steps need beside the worker.
+#[derive(Clone, Copy)]
+pub(super) struct Context<'a> {
+    pub program: &'a Program,
+    pub feed: &'a Feed,
+    /// The node of the step.
+    pub node: NodeId,
+}
+
 /// Rows that a kernel reads.
 pub(super) struct Rows<'a> {
     pub data: Cow<'a, [f32]>,
@@ -60,8 +71,40 @@ pub(super) struct Rows<'a> {
     pub width: usize,
 }
 
+/// A block on loan to the step that writes it; [`Worker::give`] it back.
+pub(super) struct Lent {
+    block: usize,
+    memory: Block,
+    /// In elements.
+    len: usize,
+    /// Elements from one row to the next.
+    pub stride: usize,
+}
+
+impl Lent {
+    pub fn f32(&mut self) -> &mut [f32] {
+        &mut self.memory.f32_mut()[..self.len]
+    }
+
+    pub fn u8(&mut self) -> &mut [u8] {
+        &mut self.memory.u8_mut()[..self.len]
+    }
+}
+
+impl Context<'_> {
+    pub fn fail(&self, reason: impl Into<String>) -> Error {
+        let (name, op) = self.name_and_op();
+        Error::Operands { name, op, reason: reason.into() }
+    }
+
+    pub fn name_and_op(&self) -> (String, String) {
+        let node = self.program.graph.node(self.node);
+        (node.name.clone(), node.op.to_string())
+    }
+}
+
 impl Worker {
-    pub(crate) fn new(program: Arc<Program>, pool: Arc<Pool>) -> Self {
+    pub(super) fn new(program: Arc<Program>, pool: Arc<Pool>) -> Self {
         Self {
             blocks: vec![Block::default(); program.blocks],
             tensors: vec![None; program.tensors],
@@ -69,8 +112,10 @@ impl Worker {
             extents: vec![0; program.extents.len()],
             sizes: Sizes::new(),
             integers: Default::default(),
+            lookups: Default::default(),
             sequences: Vec::new(),
             key_rows: Vec::new(),
+            scratch: Block::default(),
             times: None,
             program,
             pool,
@@ -78,33 +123,67 @@ impl Worker {
     }
 
     /// Runs the program and gives the outputs as tensors, with what was done to the inputs.
-    pub(crate) fn run(&mut self, inputs: &Inputs) -> Result<(Vec<Tensor>, Vec<String>)> {
+    pub(super) fn run(&mut self, inputs: &Inputs) -> Result<(Vec<Tensor>, Vec<String>)> {
+        self.run_with(inputs, |_, _, _| Ok(()))
+    }
+
+    /// The same; `before` sees every step before it runs.
+    fn run_with(
+        &mut self,
+        inputs: &Inputs,
+        mut before: impl FnMut(&Self, Context<'_>, &Step) -> Result<()>,
+    ) -> Result<(Vec<Tensor>, Vec<String>)> {
         let program = Arc::clone(&self.program);
         let feed = Feed::new(&program.graph, inputs, |_| true)?;
         self.measure(&program, &feed);
         for step in &program.steps {
+            let context = Context { program: &program, feed: &feed, node: step.node };
+            before(self, context, step)?;
             let start = Instant::now();
-            self.step(&program, step, &feed)?;
+            self.step(context, &step.work)?;
             if self.times.is_some() {
-                let time = self.time(&program, step, start.elapsed().as_secs_f64());
+                let time = self.time(context, step, start.elapsed().as_secs_f64());
                 self.times.iter_mut().for_each(|times| times.push(time.clone()));
             }
         }
         let outputs = program.outputs.iter().zip(&program.graph.outputs);
-        let outputs: Result<Vec<Tensor>> = outputs
-            .map(|((_, place), port)| self.tensor(&program, place, &feed, port.value.node))
-            .collect();
-        let outputs = outputs?;
+        let outputs = outputs.map(|((_, place), port)| {
+            let context = Context { program: &program, feed: &feed, node: port.value.node };
+            self.tensor(context, place)
+        });
+        let outputs = outputs.collect::<Result<_>>()?;
         self.tensors.fill(None);
         Ok((outputs, feed.notes))
     }
 
     /// Runs the program and tells what each step took.
-    pub fn profile(&mut self, inputs: &Inputs) -> Result<Vec<StepTime>> {
+    pub(super) fn profile(&mut self, inputs: &Inputs) -> Result<Vec<StepTime>> {
         self.times = Some(Vec::new());
         let done = self.run(inputs);
         let times = self.times.take().unwrap_or_default();
         done.map(|_| times)
+    }
+
+    /// Runs the program and widens `ranges` by what products read.
+    pub(super) fn observe(&mut self, inputs: &Inputs, ranges: &mut Ranges) -> Result<()> {
+        /// A product of fewer columns is a head.
+        const HEAD: usize = 32;
+        let done = self.run_with(inputs, |worker, context, step| {
+            let Work::Linear { x, linear, .. } = &step.work else { return Ok(()) };
+            if context.program.linears[*linear].n < HEAD {
+                return Ok(());
+            }
+            let x = worker.rows(context, x)?;
+            let name = &context.program.graph.node(step.node).name;
+            let range = ranges.entry(name.clone()).or_insert((0.0, 0.0));
+            for row in 0..x.rows {
+                for &number in &x.data[row * x.stride..][..x.width] {
+                    *range = (range.0.min(number), range.1.max(number));
+                }
+            }
+            Ok(())
+        });
+        done.map(|_| ())
     }
 
     /// What the symbols of the inputs stand for in this batch.
@@ -124,118 +203,11 @@ impl Worker {
         self.evaluate(program);
     }
 
-    fn evaluate(&mut self, program: &Program) {
+    /// The extents by the sizes that are known by now.
+    pub(super) fn evaluate(&mut self, program: &Program) {
         for (extent, dim) in self.extents.iter_mut().zip(&program.extents) {
-            *extent =
-                dim.at(&self.sizes).and_then(|value| usize::try_from(value).ok()).unwrap_or(0);
-        }
-    }
-
-    fn step(&mut self, program: &Program, step: &Step, feed: &Feed) -> Result<()> {
-        let node = step.node;
-        match &step.work {
-            Work::PackRows { mask, first, index, bounds } => {
-                self.pack_rows(program, node, feed, (mask, *first), (*index, *bounds))
-            }
-            Work::Embed(embed) => self.embed(program, node, feed, embed),
-            Work::Attention(attention) => self.attention(program, node, feed, attention),
-            Work::Plain { inputs, outputs } => {
-                let inputs: Result<Vec<Tensor>> =
-                    inputs.iter().map(|place| self.tensor(program, place, feed, node)).collect();
-                let made = ops::run(&program.graph, node, inputs?)?;
-                for (&at, tensor) in outputs.iter().zip(made) {
-                    self.tensors[at] = Some(ops::aligned(tensor));
-                }
-                Ok(())
-            }
-            Work::Linear { x, linear, activation, residual, out } => {
-                let linear = &program.linears[*linear];
-                self.write(program, node, out, |worker, c, ldc| {
-                    let a = worker.rows(program, x, feed, node)?;
-                    let sum =
-                        residual.as_ref().map(|place| worker.rows(program, place, feed, node));
-                    let sum = sum.transpose()?;
-                    let residual =
-                        sum.as_ref().map(|rows| Residual { x: &rows.data, ld: rows.stride });
-                    let bias = Some(linear.bias.as_slice());
-                    let epilogue = Epilogue { bias, activation: *activation, residual };
-                    let product = Gemm {
-                        m: a.rows,
-                        n: linear.n,
-                        k: linear.k,
-                        a: &a.data,
-                        lda: a.stride,
-                        w: linear.packed(),
-                        out: Output::F32(c),
-                        ldc,
-                        epilogue,
-                    };
-                    gemm::run(&worker.pool, program.isa, product);
-                    Ok(())
-                })
-            }
-            Work::LayerNorm { x, gamma, beta, epsilon, out } => {
-                self.write(program, node, out, |worker, to, stride| {
-                    let x = worker.rows(program, x, feed, node)?;
-                    worker.layer_norm(program, &x, (gamma, beta, *epsilon), to, stride);
-                    Ok(())
-                })
-            }
-            Work::Map { x, activation, out } => {
-                self.write(program, node, out, |worker, to, stride| {
-                    let x = worker.rows(program, x, feed, node)?;
-                    worker.map(program, &x, *activation, to, stride);
-                    Ok(())
-                })
-            }
-            Work::Add { a, b, out } => self.write(program, node, out, |worker, to, stride| {
-                let a = worker.rows(program, a, feed, node)?;
-                let b = worker.rows(program, b, feed, node)?;
-                for row in 0..a.rows {
-                    let to = &mut to[row * stride..][..a.width];
-                    let summands = a.data[row * a.stride..].iter().zip(&b.data[row * b.stride..]);
-                    to.iter_mut().zip(summands).for_each(|(to, (a, b))| *to = a + b);
-                }
-                Ok(())
-            }),
-            Work::Softmax { x, log, out } => {
-                self.write(program, node, out, |worker, to, stride| {
-                    let x = worker.rows(program, x, feed, node)?;
-                    worker.softmax(program, &x, *log, to, stride);
-                    Ok(())
-                })
-            }
-            Work::Gather { x, rows, out } => {
-                let mut wanted = std::mem::take(&mut self.integers[0]);
-                self.read_integers(program, rows, feed, node, &mut wanted)?;
-                let done = self.write(program, node, out, |worker, to, stride| {
-                    let x = worker.rows(program, x, feed, node)?;
-                    for (to, &row) in to.chunks_mut(stride).zip(&wanted) {
-                        let row = usize::try_from(row).ok().filter(|&row| row < x.rows);
-                        let row =
-                            row.ok_or_else(|| fail(program, node, "a row that is not there"))?;
-                        to[..x.width].copy_from_slice(&x.data[row * x.stride..][..x.width]);
-                    }
-                    Ok(())
-                });
-                self.integers[0] = wanted;
-                done
-            }
-            Work::UnpackRows { x, index, out } => {
-                let mut index_of = std::mem::take(&mut self.integers[0]);
-                self.read_integers(program, index, feed, node, &mut index_of)?;
-                let done = self.write(program, node, out, |worker, to, stride| {
-                    let x = worker.rows(program, x, feed, node)?;
-                    to.fill(0.0);
-                    for (row, &place) in index_of.iter().enumerate() {
-                        let to = &mut to[place as usize * stride..][..x.width];
-                        to.copy_from_slice(&x.data[row * x.stride..][..x.width]);
-                    }
-                    Ok(())
-                });
-                self.integers[0] = index_of;
-                done
-            }
+            let value = dim.at(&self.sizes).and_then(|value| usize::try_from(value).ok());
+            *extent = value.unwrap_or(0);
         }
     }
 
@@ -252,83 +224,68 @@ impl Worker {
         }
     }
 
-    /// Lets `fill` write a view's block: its numbers, and how many there are from row to row.
-    pub(super) fn write(
-        &mut self,
-        program: &Program,
-        node: NodeId,
-        out: &View,
-        fill: impl FnOnce(&Self, &mut [f32], usize) -> Result<()>,
-    ) -> Result<()> {
-        let (rows, width) = self.extents_of(out);
-        let stride = self.stride_of(program, out);
-        let block = program.storages[out.storage].block;
-        let mut memory = std::mem::take(&mut self.blocks[block]);
-        let len = rows.checked_mul(stride);
-        let done = match len.and_then(|len| memory.reserve(len).map(|()| len)) {
-            Some(len) => fill(self, &mut memory.f32_mut()[..len], stride),
-            None => {
-                let node = program.graph.node(node);
-                let (name, op) = (node.name.clone(), node.op.to_string());
-                let shape = Shape::from(vec![rows, width]);
-                Err(Error::TooLarge { name, op, dtype: DType::F32, shape })
-            }
+    /// Takes the block of a view out, with room for it.
+    pub(super) fn take(&mut self, context: Context<'_>, view: &View) -> Result<Lent> {
+        let (rows, width) = self.extents_of(view);
+        let stride = self.stride_of(context.program, view);
+        let storage = &context.program.storages[view.storage];
+        let mut memory = std::mem::take(&mut self.blocks[storage.block]);
+        let room = rows.checked_mul(stride).and_then(|len| {
+            let numbers = if storage.kind == Kind::U8 { len.div_ceil(4) } else { len };
+            memory.reserve(numbers).map(|()| len)
+        });
+        let too_large = || {
+            let (name, op) = context.name_and_op();
+            let shape = Shape::from(vec![rows, width]);
+            Error::TooLarge { name, op, dtype: DType::F32, shape }
         };
-        self.blocks[block] = memory;
-        done
+        Ok(Lent { block: storage.block, len: room.ok_or_else(too_large)?, stride, memory })
+    }
+
+    /// Puts a block back.
+    pub(super) fn give(&mut self, lent: Lent) {
+        self.blocks[lent.block] = lent.memory;
     }
 
     /// The rows of a value.
-    pub(super) fn rows<'a>(
-        &'a self,
-        program: &'a Program,
-        place: &Place,
-        feed: &'a Feed,
-        node: NodeId,
-    ) -> Result<Rows<'a>> {
+    pub(super) fn rows<'a>(&'a self, context: Context<'a>, place: &Place) -> Result<Rows<'a>> {
         if let Place::View(view) = place {
             let (rows, width) = self.extents_of(view);
-            let block = &self.blocks[program.storages[view.storage].block];
-            let stride = self.stride_of(program, view);
-            let data = Cow::Borrowed(&block.f32()[view.column..]);
+            let block = &self.blocks[context.program.storages[view.storage].block];
+            let stride = self.stride_of(context.program, view);
+            let data = Cow::Borrowed(block.f32().get(view.column..).unwrap_or_default());
             return Ok(Rows { data, stride, rows, width });
         }
-        let tensor = self.given(program, place, feed, node)?;
+        let tensor = self.given(context, place)?;
         let width = tensor.shape().last().copied().unwrap_or(1);
         let rows = tensor.elements().checked_div(width).unwrap_or(0);
-        let data =
-            tensor.values::<f32>().map_err(|_| fail(program, node, "an operand is no float32"))?;
-        Ok(Rows { data, stride: width, rows, width })
+        let wrong = |_| context.fail(format!("an operand is {}, no float32", tensor.dtype()));
+        Ok(Rows { data: tensor.values::<f32>().map_err(wrong)?, stride: width, rows, width })
+    }
+
+    /// The bytes of a view, and how many there are from row to row.
+    pub(super) fn bytes(&self, program: &Program, view: &View) -> (&[u8], usize) {
+        let block = &self.blocks[program.storages[view.storage].block];
+        (block.u8(), self.stride_of(program, view))
     }
 
     /// A value that is a tensor.
-    fn given<'a>(
-        &'a self,
-        program: &'a Program,
-        place: &Place,
-        feed: &'a Feed,
-        node: NodeId,
-    ) -> Result<&'a Tensor> {
+    pub(super) fn given<'a>(&'a self, context: Context<'a>, place: &Place) -> Result<&'a Tensor> {
+        let Context { program, feed, .. } = context;
         let found = match place {
             Place::Input(at) => feed.values.get(&program.graph.inputs[*at].value.node),
             Place::Constant(at) => program.constants.get(*at),
             Place::Tensor(at) => self.tensors[*at].as_ref(),
             Place::View(_) | Place::List(_) => None,
         };
-        found.ok_or_else(|| fail(program, node, "an operand is not there"))
+        found.ok_or_else(|| context.fail("an operand is not there"))
     }
 
     /// A value as a tensor of its own.
-    fn tensor(
-        &self,
-        program: &Program,
-        place: &Place,
-        feed: &Feed,
-        node: NodeId,
-    ) -> Result<Tensor> {
+    pub(super) fn tensor(&self, context: Context<'_>, place: &Place) -> Result<Tensor> {
         let made = match place {
             Place::View(view) => {
-                let x = self.rows(program, place, feed, node)?;
+                let x = self.rows(context, place)?;
                 let mut dense = Vec::with_capacity(x.rows * x.width);
                 for row in 0..x.rows {
                     dense.extend_from_slice(&x.data[row * x.stride..][..x.width]);
@@ -340,21 +297,19 @@ impl Worker {
                 let list = self.lists[*at].clone();
                 Tensor::from_vec([list.len()], list)
             }
-            _ => return self.given(program, place, feed, node).cloned(),
+            _ => return self.given(context, place).cloned(),
         };
         made.map_err(|source| {
-            let node = program.graph.node(node);
-            Error::Tensor { name: node.name.clone(), op: node.op.to_string(), source }
+            let (name, op) = context.name_and_op();
+            Error::Tensor { name, op, source }
         })
     }
 
     /// A value of whole numbers as `i32`, into `to`.
     pub(super) fn read_integers(
         &self,
-        program: &Program,
+        context: Context<'_>,
         place: &Place,
-        feed: &Feed,
-        node: NodeId,
         to: &mut Vec<i32>,
     ) -> Result<()> {
         to.clear();
@@ -362,146 +317,44 @@ impl Worker {
             to.extend_from_slice(&self.lists[*at]);
             return Ok(());
         }
-        let tensor = self.given(program, place, feed, node)?;
-        let wrong = |_| fail(program, node, "an operand has no whole numbers");
+        let tensor = self.given(context, place)?;
+        let wrong = |_| context.fail(format!("{} are no whole numbers", tensor.dtype()));
         // What does not fit in 32 bits is outside of every table.
         let narrow = |x: i64| i32::try_from(x).unwrap_or(-1);
         match tensor.dtype() {
             DType::I32 => to.extend_from_slice(&tensor.values::<i32>().map_err(wrong)?),
             DType::I64 => {
-                to.extend(tensor.values::<i64>().map_err(wrong)?.iter().map(|&x| narrow(x)))
+                to.extend(tensor.values::<i64>().map_err(wrong)?.iter().map(|&x| narrow(x)));
             }
             _ => to.extend(tensor.to_f64().map_err(wrong)?.iter().map(|&x| x as i32)),
         }
         Ok(())
     }
 
-    /// Whether each position of a mask counts, into `to`: 1 or 0; `None` if it has other numbers.
+    /// A mask `[b, s]` into `to`: 0 for padding, 1 for what counts, 2 for other numbers.
     pub(super) fn read_mask(
         &self,
-        program: &Program,
+        context: Context<'_>,
         place: &Place,
-        feed: &Feed,
-        node: NodeId,
         to: &mut Vec<i32>,
     ) -> Result<(usize, usize)> {
-        let tensor = self.given(program, place, feed, node)?;
+        let tensor = self.given(context, place)?;
         let &[b, s] = &**tensor.shape() else {
-            return Err(fail(program, node, format!("the mask is {}", tensor.shape())));
+            return Err(context.fail(format!("the mask is {}", tensor.shape())));
+        };
+        let wrong = |_| context.fail(format!("a mask of {}", tensor.dtype()));
+        let flag = |x: f64| match x {
+            0.0 => 0,
+            1.0 => 1,
+            _ => 2,
         };
         to.clear();
-        let wrong = |_| fail(program, node, "the mask has no numbers");
         match tensor.dtype() {
-            DType::I32 => to.extend_from_slice(&tensor.values::<i32>().map_err(wrong)?),
-            _ => to.extend(tensor.to_f64().map_err(wrong)?.iter().map(|&x| {
-                // Neither 0 nor 1 stays neither.
-                if x == 0.0 {
-                    0
-                } else if x == 1.0 {
-                    1
-                } else {
-                    2
-                }
-            })),
+            DType::I32 => {
+                to.extend(tensor.values::<i32>().map_err(wrong)?.iter().map(|&x| flag(x.into())));
+            }
+            _ => to.extend(tensor.to_f64().map_err(wrong)?.iter().map(|&x| flag(x))),
         }
         Ok((b, s))
     }
-
-    fn pack_rows(
-        &mut self,
-        program: &Program,
-        node: NodeId,
-        feed: &Feed,
-        (mask, first): (&Place, bool),
-        (index, bounds): (usize, usize),
-    ) -> Result<()> {
-        let mut flags = std::mem::take(&mut self.integers[0]);
-        let (b, s) = self.read_mask(program, mask, feed, node, &mut flags)?;
-        let mut rows = std::mem::take(&mut self.lists[index]);
-        let mut ends = std::mem::take(&mut self.lists[bounds]);
-        rows.clear();
-        ends.clear();
-        ends.push(0);
-        let mut problem = None;
-        for sequence in 0..b {
-            let before = rows.len();
-            let flags = &flags[sequence * s..][..s];
-            for (position, _) in flags.iter().enumerate().filter(|(_, flag)| **flag != 0) {
-                rows.push((sequence * s + position) as i32);
-            }
-            if rows.len() == before {
-                problem = Some(format!("sequence {sequence} is empty: its mask has no 1"));
-            } else if first && flags[0] == 0 {
-                problem = Some(format!("sequence {sequence} begins with padding"));
-            }
-            ends.push(rows.len() as i32);
-        }
-        if b == 0 {
-            problem = Some("the batch has no sequences".into());
-        }
-        self.sizes.insert(Symbol::rows(), rows.len() as i64);
-        self.integers[0] = flags;
-        self.lists[index] = rows;
-        self.lists[bounds] = ends;
-        self.evaluate(program);
-        match problem {
-            Some(reason) => Err(fail(program, node, reason)),
-            None => Ok(()),
-        }
-    }
-
-    fn embed(&mut self, program: &Program, node: NodeId, feed: &Feed, embed: &Embed) -> Result<()> {
-        let [mut ids, mut segments] = std::mem::take(&mut self.integers);
-        let done = self.embed_rows(program, node, feed, embed, (&mut ids, &mut segments));
-        self.integers = [ids, segments];
-        done
-    }
-
-    fn embed_rows(
-        &mut self,
-        program: &Program,
-        node: NodeId,
-        feed: &Feed,
-        embed: &Embed,
-        (ids, segments): (&mut Vec<i32>, &mut Vec<i32>),
-    ) -> Result<()> {
-        let shape = self.given(program, &embed.ids, feed, node)?.shape().clone();
-        let &[_, s] = &*shape else {
-            return Err(fail(program, node, format!("the ids are {shape}")));
-        };
-        if s > embed.positions.rows {
-            let most = embed.positions.rows;
-            let reason = format!("a sequence of {s}, but the model has {most} positions");
-            return Err(fail(program, node, reason));
-        }
-        self.read_integers(program, &embed.ids, feed, node, ids)?;
-        self.read_integers(program, &embed.segments, feed, node, segments)?;
-        if ids.len() != segments.len() {
-            return Err(fail(program, node, "ids and segments are of different extents"));
-        }
-        let limits = [("id", &*ids, embed.words.rows), ("segment", &*segments, embed.types.rows)];
-        for (i, (what, given, limit)) in limits.into_iter().enumerate() {
-            let outside = |&x: &i32| usize::try_from(x).map_or(true, |x| x >= limit);
-            if let Some(at) = given.iter().position(outside) {
-                let error = OutOfRange { at, index: given[at].into(), limit };
-                return Err(self.out_of_range(program, node, what, embed.sources[i], error));
-            }
-        }
-        let index = match &embed.index {
-            Some(Place::List(at)) => Some(self.lists[*at].as_slice()),
-            Some(_) => return Err(fail(program, node, "the rows are no list")),
-            None => None,
-        };
-        // Borrowed apart from `self`, which lends its blocks out.
-        let index = index.map(<[i32]>::to_vec);
-        self.write(program, node, &embed.out, |worker, to, stride| {
-            worker.embed_kernel(program, embed, (ids, segments, index.as_deref(), s), to, stride);
-            Ok(())
-        })
-    }
-}
-
-pub(super) fn fail(program: &Program, node: NodeId, reason: impl Into<String>) -> Error {
-    let node = program.graph.node(node);
-    Error::Operands { name: node.name.clone(), op: node.op.to_string(), reason: reason.into() }
 }

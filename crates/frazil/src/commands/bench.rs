@@ -15,8 +15,8 @@ use crate::cli::Outcome;
 /// Measure how fast a model runs here
 ///
 /// Padding is not computed: with `--lengths`, batches of different lengths cost what their tokens
-/// cost. `--compare` runs several variants in turn, round by round: `packed`, `padded`, `scalar`,
-/// `avx2`, `avx512`, `avx512vnni`, `threads=N`, joined by `+`.
+/// cost. `--compare` runs several variants in turn, round by round: `packed`, `padded`, `int8`,
+/// `scalar`, `avx2`, `avx512`, `avx512vnni`, `threads=N`, joined by `+`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   frazil bench model.ckpt-1000 --batch 8 --seq 128
@@ -96,6 +96,7 @@ fn variant(name: &str, base: &Variant) -> Result<Variant> {
         match part {
             "packed" => variant.padded = false,
             "padded" => variant.padded = true,
+            "int8" => variant.int8 = true,
             _ => match part.strip_prefix("threads=") {
                 Some(threads) => variant.threads = Some(threads.parse()?),
                 None => variant.isa = Some(part.parse()?),

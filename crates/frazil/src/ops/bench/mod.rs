@@ -14,7 +14,7 @@ use frazil_bert::Head;
 use frazil_graph::Graph;
 use frazil_kernels::par::Pool;
 use frazil_kernels::{Isa, peak};
-use frazil_runtime::{Engine, EngineOptions, Inputs, StepTime};
+use frazil_runtime::{Engine, EngineOptions, Inputs, Ranges, StepTime};
 use frazil_tensor::{DType, Tensor};
 use serde::Serialize;
 
@@ -64,6 +64,8 @@ pub struct Variant {
     pub threads: Option<usize>,
     /// Whether padding is computed.
     pub padded: bool,
+    /// Whether linear layers are computed in bytes, by the ranges of a few made-up sequences.
+    pub int8: bool,
 }
 
 /// What was measured.
@@ -167,11 +169,16 @@ pub fn bench(model: &Model, options: &Options) -> Result<Report> {
         .chunks(options.batch)
         .map(|lengths| batch(&roles, lengths))
         .collect::<Result<_>>()?;
+    let ranges = match options.variants.iter().any(|variant| variant.int8) {
+        true => calibrate(&graph, &roles, &lengths)?,
+        false => Ranges::default(),
+    };
     let mut engines = Vec::new();
     for variant in &options.variants {
         let start = Instant::now();
         let (isa, threads, packed) = (variant.isa, variant.threads, !variant.padded);
-        let engine = Engine::new(&graph, &EngineOptions { isa, threads, packed })?;
+        let int8 = variant.int8.then(|| ranges.clone());
+        let engine = Engine::new(&graph, &EngineOptions { isa, threads, packed, int8 })?;
         engines.push((engine, start.elapsed().as_secs_f64()));
     }
     drop(graph);
@@ -218,6 +225,7 @@ pub fn bench(model: &Model, options: &Options) -> Result<Report> {
         let speedup = quantile(ratios.collect(), 0.5);
         let median = quantile(times[i].clone(), 0.5);
         let gflops = operations[i] / median / 1e9;
+        let limit = if options.variants[i].int8 { peak.int8_gops } else { peak.f32_gflops };
         measured.push(Measured {
             name: options.variants[i].name.clone(),
             isa: isa.name().into(),
@@ -228,7 +236,7 @@ pub fn bench(model: &Model, options: &Options) -> Result<Report> {
             sequences_per_s: lengths.len() as f64 / median,
             tokens_per_s: tokens as f64 / median,
             gflops,
-            percent_of_peak: 100.0 * gflops / peak.f32_gflops,
+            percent_of_peak: 100.0 * gflops / limit,
             speedup,
             prepare_seconds: *prepare_seconds,
             slow: engine.slow().iter().map(|(node, why)| format!("`{node}`: {why}")).collect(),
@@ -244,6 +252,16 @@ pub fn bench(model: &Model, options: &Options) -> Result<Report> {
         variants: measured,
         peak_rss_mb: peak_rss_mb(),
     })
+}
+
+/// What the linear layers read, over sequences of such lengths.
+pub fn calibrate(graph: &Graph, roles: &[InputRole], lengths: &[usize]) -> Result<Ranges> {
+    let engine = Engine::new(graph, &EngineOptions::default())?;
+    let mut ranges = Ranges::default();
+    for lengths in lengths.chunks(8).take(4) {
+        engine.observe(&batch(roles, lengths)?, &mut ranges)?;
+    }
+    Ok(ranges)
 }
 
 fn open(model: &Model) -> Result<(String, Graph)> {

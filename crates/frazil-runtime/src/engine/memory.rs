@@ -1,0 +1,128 @@
+//! Which step reads and writes what, and from that: which values can share a block of memory.
+
+use super::program::{Place, Program, Sequences, Stride, View, Work};
+
+/// Gives every storage a block: one that nobody needs any more, or a new one.
+pub(super) fn assign_blocks(program: &mut Program) {
+    let mut last: Vec<usize> = vec![0; program.storages.len()];
+    for (at, step) in program.steps.iter().enumerate() {
+        step.work.views(&mut |view| last[view.storage] = at);
+    }
+    for (_, place) in &program.outputs {
+        if let Place::View(view) = place {
+            last[view.storage] = usize::MAX;
+        }
+    }
+    // Per block: until when it is taken, and what it was made for.
+    let mut blocks: Vec<(usize, Stride)> = Vec::new();
+    let mut given: Vec<bool> = vec![false; program.storages.len()];
+    let written =
+        |work: &Work| work.out().into_iter().chain(work.bytes()).map(|v| v.storage).collect();
+    let written: Vec<Vec<usize>> = program.steps.iter().map(|step| written(&step.work)).collect();
+    for (at, out) in
+        written.iter().enumerate().flat_map(|(at, all)| all.iter().map(move |&out| (at, out)))
+    {
+        if std::mem::replace(&mut given[out], true) {
+            continue;
+        }
+        let stride = program.storages[out].stride;
+        let free = |(until, _): &(usize, Stride)| *until < at;
+        // The same kind first; then anything, since blocks grow.
+        let found = blocks
+            .iter()
+            .position(|block| free(block) && block.1 == stride)
+            .or_else(|| blocks.iter().position(free));
+        let block = found.unwrap_or_else(|| {
+            blocks.push((0, stride));
+            blocks.len() - 1
+        });
+        blocks[block] = (last[out], stride);
+        program.storages[out].block = block;
+    }
+    program.blocks = blocks.len();
+}
+
+impl Work {
+    /// What the step writes, if it is a view.
+    pub(crate) fn out(&self) -> Option<&View> {
+        match self {
+            Work::Embed(embed) => Some(&embed.out),
+            Work::Attention(attention) => Some(attention.out.view()),
+            Work::Linear { out, .. } | Work::LinearI8 { out, .. } => Some(out.view()),
+            Work::LayerNorm { out, .. }
+            | Work::Map { out, .. }
+            | Work::Add { out, .. }
+            | Work::Softmax { out, .. }
+            | Work::Gather { out, .. }
+            | Work::UnpackRows { out, .. } => Some(out),
+            Work::Quantize { out, .. } => Some(&out.view),
+            Work::PackRows { .. } | Work::Plain { .. } => None,
+        }
+    }
+
+    /// The bytes that it writes beside that.
+    fn bytes(&self) -> Option<&View> {
+        match self {
+            Work::Embed(embed) => embed.bytes.as_ref().map(|bytes| &bytes.view),
+            Work::LayerNorm { bytes, .. } => bytes.as_ref().map(|bytes| &bytes.view),
+            _ => None,
+        }
+    }
+
+    /// Every view that the step reads or writes.
+    pub(crate) fn views(&self, seen: &mut impl FnMut(&View)) {
+        self.out().into_iter().chain(self.bytes()).for_each(&mut *seen);
+        if let Work::LinearI8 { x, .. } = self {
+            seen(&x.view);
+        }
+        self.places(&mut |place| {
+            if let Place::View(view) = place {
+                seen(view);
+            }
+        });
+    }
+
+    /// Every place that the step reads.
+    fn places(&self, seen: &mut impl FnMut(&Place)) {
+        match self {
+            Work::PackRows { mask, .. } => seen(mask),
+            Work::Embed(embed) => {
+                seen(&embed.ids);
+                seen(&embed.segments);
+                embed.index.iter().for_each(seen);
+            }
+            Work::Linear { x, residual, .. } => {
+                seen(x);
+                residual.iter().for_each(seen);
+            }
+            Work::LinearI8 { residual, .. } => residual.iter().for_each(seen),
+            Work::LayerNorm { x, .. }
+            | Work::Map { x, .. }
+            | Work::Softmax { x, .. }
+            | Work::Quantize { x, .. } => seen(x),
+            Work::Attention(attention) => {
+                [&attention.q, &attention.k, &attention.v].into_iter().for_each(&mut *seen);
+                match &attention.sequences {
+                    Sequences::Mask(mask) => seen(mask),
+                    Sequences::Packed { queries, keys } => {
+                        seen(queries);
+                        seen(keys);
+                    }
+                }
+            }
+            Work::Add { a, b, .. } => {
+                seen(a);
+                seen(b);
+            }
+            Work::Gather { x, rows, .. } => {
+                seen(x);
+                seen(rows);
+            }
+            Work::UnpackRows { x, index, .. } => {
+                seen(x);
+                seen(index);
+            }
+            Work::Plain { inputs, .. } => inputs.iter().for_each(seen),
+        }
+    }
+}
