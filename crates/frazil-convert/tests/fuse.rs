@@ -7,7 +7,10 @@ use std::io::Read;
 use std::path::Path;
 
 use frazil_convert::tf::{ImportOptions, import};
-use frazil_graph::pass::{Fusions, Reshape, fold, freeze, fuse, lower, remove_dropout, reshape};
+use frazil_convert::{onnx, openvino, tf};
+use frazil_graph::pass::{
+    Fusions, Reshape, fold, freeze, fuse, lower, pack_rows, remove_dropout, reshape,
+};
 use frazil_graph::{Graph, Port, dump, infer};
 use frazil_tensor::testing::shared;
 use frazil_tf::checkpoint::Checkpoint;
@@ -283,4 +286,30 @@ fn misses_of_a_quantized_graph_are_explained() {
     for note in &report.missed {
         assert!(note.text.contains("is unknown"), "{note}");
     }
+}
+
+/// Packed rows are how frazil runs a graph: no format is given them.
+#[test]
+fn packed_rows_are_not_exported() {
+    let Some(path) = shared("fixtures/classifier/frozen_from_saved_model.pb") else { return };
+    let def = GraphDef::decode(std::fs::read(path).unwrap().as_slice()).unwrap();
+    let mut graph = import(&def, &ImportOptions::default()).unwrap().graph;
+    let value = graph.find_value("loss/output").unwrap();
+    graph.outputs = vec![Port { name: "loss/output".into(), value }];
+    fold(&mut graph).unwrap();
+    fuse(&mut graph, &Fusions::all()).unwrap();
+    assert!(pack_rows(&mut graph).unwrap().count("pack_rows") > 0);
+    let folder = tempfile::tempdir().unwrap();
+    let (onnx, openvino) = (folder.path().join("m.onnx"), folder.path().join("m.xml"));
+    let errors = [
+        tf::export(&graph, None).unwrap_err(),
+        onnx::export(&graph, &onnx::ExportOptions::default(), &onnx).unwrap_err(),
+        openvino::export(&graph, &openvino::ExportOptions::default(), &openvino).unwrap_err(),
+    ];
+    for error in errors {
+        let text = error.to_string();
+        let expected = "packed rows are for running: export the graph before packing";
+        assert!(text.contains(expected), "{text}");
+    }
+    assert!(!onnx.exists() && !openvino.exists());
 }

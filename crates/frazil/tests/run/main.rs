@@ -19,6 +19,7 @@ use frazil::tensor::{Tensor, TensorStore};
 use frazil::tf::example::Example;
 use frazil::tf::tfrecord::Records;
 
+mod rows;
 mod verify;
 
 /// Largest difference to TensorFlow's output that counts as equal.

@@ -1,4 +1,4 @@
-//! The nodes of a graph, and what fusing makes of it, with reasons.
+//! The nodes of a graph, and what fusing and packing make of it, with reasons.
 
 use std::path::Path;
 
@@ -16,14 +16,14 @@ pub fn nodes(path: &Path, options: &GraphOptions) -> Result<String> {
     Ok(dump(&load_graph(path, options)?))
 }
 
-/// What fusing finds in a graph.
+/// What fusing and packing find in a graph.
 #[derive(Clone, Debug, Serialize)]
 pub struct Why {
     /// Nodes before.
     pub before: usize,
-    /// Nodes after.
+    /// Nodes after folding and fusing.
     pub after: usize,
-    /// What was raised: rule, node, what it replaces.
+    /// What was raised or packed: rule, node, what it replaces or computes.
     pub raised: Vec<Note>,
     /// What looked like a case for a rule and was not, with the reason.
     pub missed: Vec<Note>,
@@ -33,22 +33,27 @@ pub struct Why {
     pub notes: Vec<String>,
 }
 
-/// Opens the graph, folds and fuses it, and says what happened and what did not.
+/// Opens the graph, folds and fuses it, packs its rows as a session does, and says what happened
+/// and what did not.
 pub fn why(path: &Path, options: &GraphOptions) -> Result<Why> {
     let opened = open_graph(path, options)?;
     let mut graph = opened.graph;
     let before = graph.len();
     infer(&graph)?;
     pass::fold(&mut graph)?;
-    let report = pass::fuse(&mut graph, &Fusions::all())?;
+    let mut report = pass::fuse(&mut graph, &Fusions::all())?;
+    let after = graph.len();
     let foreign = graph.nodes().filter_map(|(_, node)| match &node.op {
         frazil_graph::Op::Foreign(op) => Some((node.name.clone(), op.op.clone())),
         _ => None,
     });
+    let foreign = foreign.collect();
+    report.extend(pass::pack_rows(&mut graph)?);
+    report.extend(pass::demand_rows(&mut graph)?);
     Ok(Why {
         before,
-        after: graph.len(),
-        foreign: foreign.collect(),
+        after,
+        foreign,
         raised: report.done.into_iter().map(Note::from).collect(),
         missed: report.missed.into_iter().map(Note::from).collect(),
         notes: opened.notes,
