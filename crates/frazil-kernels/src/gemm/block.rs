@@ -38,17 +38,37 @@ pub(super) struct Size {
     pub(super) row_bytes: usize,
 }
 
+/// A whole cut into almost equal parts: the first ones are one longer.
+#[derive(Clone, Copy, Debug)]
+struct Parts {
+    count: usize,
+    each: usize,
+    longer: usize,
+}
+
+impl Parts {
+    /// `count` is not 0.
+    fn new(all: usize, count: usize) -> Self {
+        Self { count, each: all / count, longer: all % count }
+    }
+
+    /// Part `i`, without a division: this is asked between any two tiles.
+    #[inline]
+    fn part(&self, i: usize) -> Range<usize> {
+        let at = |i: usize| self.each * i + i.min(self.longer);
+        at(i)..at(i + 1)
+    }
+}
+
 /// The cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blocks {
-    rows: usize,
-    panels: usize,
     /// Tiles above each other.
-    tiles: usize,
+    tiles: Parts,
     /// Groups of panels.
-    groups: usize,
+    groups: Parts,
     /// Ranges of tiles.
-    chunks: usize,
+    chunks: Parts,
     /// Whether the activations do not stay in the second-level cache.
     streams: bool,
 }
@@ -70,48 +90,45 @@ impl Blocks {
             1 => 1,
             _ => (8 * threads).div_ceil(groups).min(tiles),
         };
-        Self { rows: size.rows, panels: size.panels, tiles, groups, chunks, streams }
+        Self {
+            tiles: Parts::new(size.rows, tiles),
+            groups: Parts::new(size.panels, groups),
+            chunks: Parts::new(tiles, chunks),
+            streams,
+        }
     }
 
     /// How many tasks there are.
     pub(super) fn tasks(&self) -> usize {
-        self.groups * self.chunks
+        self.groups.count * self.chunks.count
     }
 
     /// The panels and the tiles of a task. Tasks with the same panels follow each other.
     pub(super) fn task(&self, task: usize) -> (Range<usize>, Range<usize>) {
-        let (group, chunk) = (task / self.chunks, task % self.chunks);
-        (part(self.panels, self.groups, group), part(self.tiles, self.chunks, chunk))
+        let (group, chunk) = (task / self.chunks.count, task % self.chunks.count);
+        (self.groups.part(group), self.chunks.part(chunk))
     }
 
     /// The rows of a tile; tiles differ by one row at most.
+    #[inline]
     pub(super) fn tile(&self, tile: usize) -> Range<usize> {
-        part(self.rows, self.tiles, tile)
+        self.tiles.part(tile)
     }
 
-    /// The rows of the tile after this one, if they are to be fetched.
-    pub(super) fn below(&self, tile: usize) -> Range<usize> {
-        match self.streams && tile + 1 < self.tiles {
-            true => self.tile(tile + 1),
-            false => 0..0,
-        }
+    /// The most rows after a tile that are to be fetched meanwhile: those of the next one.
+    pub(super) fn rows_below(&self) -> usize {
+        if self.streams { self.tiles.each + 1 } else { 0 }
     }
 
     /// The panels that this thread probably wants after those of the task; none if it is not yet
     /// done with these.
     pub(super) fn after(&self, task: usize) -> Range<usize> {
-        let (group, chunk) = (task / self.chunks, task % self.chunks);
-        match chunk + 1 == self.chunks && group + 1 < self.groups {
-            true => part(self.panels, self.groups, group + 1),
+        let (group, chunk) = (task / self.chunks.count, task % self.chunks.count);
+        match chunk + 1 == self.chunks.count && group + 1 < self.groups.count {
+            true => self.groups.part(group + 1),
             false => 0..0,
         }
     }
-}
-
-/// Part `i` of `parts` almost equal ones.
-fn part(all: usize, parts: usize, i: usize) -> Range<usize> {
-    let at = |i: usize| all / parts * i + all % parts * i / parts;
-    at(i)..at(i + 1)
 }
 
 /// Memory to bring into the second-level cache while a tile is computed, some lines per step.
@@ -122,27 +139,38 @@ pub(super) struct Ahead {
     lines: usize,
 }
 
+/// How many bytes each of several tiles brings.
+#[derive(Clone, Copy)]
+pub(super) struct Share {
+    all: usize,
+    /// By a tile.
+    bytes: usize,
+    /// By a step.
+    lines: usize,
+}
+
+impl Share {
+    /// Of `bytes` bytes by so many tiles of so many steps.
+    pub(super) fn new(bytes: usize, steps: usize, tiles: usize) -> Self {
+        if bytes == 0 || steps * tiles == 0 {
+            return Self { all: 0, bytes: 0, lines: 0 };
+        }
+        let lines = bytes.div_ceil(64).div_ceil(steps * tiles).min(16);
+        Self { all: bytes, bytes: lines * steps * 64, lines }
+    }
+
+    /// The share of a tile.
+    #[inline]
+    pub(super) fn of(&self, from: *const u8, tile: usize) -> Ahead {
+        let start = tile * self.bytes;
+        let lines = if start < self.all { self.lines } else { 0 };
+        Ahead { from: from.wrapping_add(start), lines }
+    }
+}
+
 impl Ahead {
     /// Nothing.
     pub(super) const NONE: Self = Self { from: std::ptr::null(), lines: 0 };
-
-    /// Of `bytes` bytes the share of one tile out of several, with `steps` steps each.
-    pub(super) fn share(
-        from: *const u8,
-        bytes: usize,
-        steps: usize,
-        (tile, tiles): (usize, usize),
-    ) -> Self {
-        if steps * tiles == 0 || bytes == 0 {
-            return Self::NONE;
-        }
-        let lines = bytes.div_ceil(64).div_ceil(steps * tiles).min(16);
-        let start = tile * steps * lines * 64;
-        if start >= bytes {
-            return Self::NONE;
-        }
-        Self { from: from.wrapping_add(start), lines }
-    }
 
     /// Asks for the lines of a step.
     #[inline(always)]
@@ -235,15 +263,16 @@ mod tests {
     fn shares_ahead_cover_everything() {
         let bytes = 98_304;
         let base = std::ptr::without_provenance::<u8>(1 << 20);
+        let share = Share::new(bytes, 96, 10);
         let mut end = 0;
         for tile in 0..10 {
-            let share = Ahead::share(base, bytes, 96, (tile, 10));
-            if share.lines > 0 {
-                assert_eq!(share.from.addr() - (1 << 20), end);
-                end += share.lines * 96 * 64;
+            let ahead = share.of(base, tile);
+            if ahead.lines > 0 {
+                assert_eq!(ahead.from.addr() - (1 << 20), end);
+                end += ahead.lines * 96 * 64;
             }
         }
         assert!(end >= bytes);
-        assert_eq!(Ahead::share(base, bytes, 0, (0, 1)).lines, 0);
+        assert_eq!(Share::new(bytes, 0, 1).of(base, 0).lines, 0);
     }
 }

@@ -4,7 +4,7 @@
 //! depends neither on the rows beside it nor on the threads, and before the activation not on the
 //! instruction set.
 
-use super::block::{Ahead, Blocks, Size, most_rows};
+use super::block::{Blocks, Share, Size, most_rows};
 use super::epilogue::{Epilogue, Finish, Orientation, Output, Place, covers};
 use crate::cpu::Isa;
 use crate::par::Pool;
@@ -149,30 +149,28 @@ impl Job {
         let panel_len = self.k * self.width;
         let steps = self.k / STEPS;
         let mut sums = Sums([0.0; 14 * 32]);
-        for (i, tile) in tiles.clone().enumerate() {
-            let (rows, below) = (self.blocks.tile(tile), self.blocks.below(tile));
-            for (j, panel) in panels.clone().enumerate() {
-                let ahead = [
-                    Ahead::share(
-                        self.a.wrapping_add(below.start * self.lda).cast(),
-                        below.len() * self.lda * size_of::<f32>(),
-                        steps,
-                        (j, panels.len()),
-                    ),
-                    Ahead::share(
-                        self.w.wrapping_add(next.start * panel_len).cast(),
-                        next.len() * panel_len * size_of::<f32>(),
-                        steps,
-                        (i * panels.len() + j, tiles.len() * panels.len()),
-                    ),
-                ];
+        let row_share =
+            Share::new(self.blocks.rows_below() * self.lda * size_of::<f32>(), steps, panels.len());
+        let panel_share = Share::new(
+            next.len() * panel_len * size_of::<f32>(),
+            steps,
+            tiles.len() * panels.len(),
+        );
+        let next = self.w.wrapping_add(next.start * panel_len).cast();
+        let mut done = 0;
+        for tile in tiles {
+            let rows = self.blocks.tile(tile);
+            let below = self.a.wrapping_add(rows.end * self.lda).cast();
+            for (i, panel) in panels.clone().enumerate() {
+                let ahead = [row_share.of(below, i), panel_share.of(next, done)];
+                done += 1;
                 let column = panel * self.width;
                 let columns = self.width.min(self.n - column);
                 let place = Place { row: rows.start, rows: rows.len(), column, columns };
                 // SAFETY: `run` has checked that the rows and the panel are inside of `a` and `w`,
                 // and that the tile is inside of the output; `sums` has room for the largest tile.
                 unsafe {
-                    (self.tiles.sums[rows.len() - 1])(Tile {
+                    (self.tiles.sums[rows.len() - 1])(&Tile {
                         k: self.k,
                         a: self.a.add(rows.start * self.lda),
                         lda: self.lda,
@@ -181,7 +179,7 @@ impl Job {
                         ahead,
                     });
                     let finish = &raw const self.finish;
-                    (self.tiles.finish)(Finished { finish, place, sums: sums.0.as_ptr() });
+                    (self.tiles.finish)(&Finished { finish, place, sums: sums.0.as_ptr() });
                 }
             }
         }

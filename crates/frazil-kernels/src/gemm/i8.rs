@@ -8,7 +8,7 @@
 //! The forms of the product: `vpdpbusd` with VNNI; without, `vpmaddubsw`, `vpmaddwd`, `vpaddd`
 //! on weights that packing has made safe for it (see `pack`), and products in 16 bits for the rest.
 
-use super::block::{Ahead, Blocks, Size};
+use super::block::{Ahead, Blocks, Share, Size};
 use super::epilogue::{Epilogue, Finish, Orientation, Output, Place, covers};
 use crate::cpu::Isa;
 use crate::par::Pool;
@@ -191,7 +191,7 @@ struct Job<'a> {
     layout: Layout,
     blocks: Blocks,
     tiles: Tiles,
-    end: unsafe fn(Finished),
+    end: unsafe fn(*const Finished),
 }
 
 // SAFETY: the pointers are to slices that the caller borrows until all threads are done; tasks write
@@ -210,23 +210,16 @@ impl Job<'_> {
         let panel_len = self.layout.panel();
         let steps = self.k / 4 / STEPS;
         let mut sums = Sums([0; 14 * 32]);
-        for (i, tile) in tiles.clone().enumerate() {
-            let (rows, below) = (self.blocks.tile(tile), self.blocks.below(tile));
-            for (j, panel) in panels.clone().enumerate() {
-                let ahead = [
-                    Ahead::share(
-                        self.a.as_ptr().wrapping_add(below.start * self.lda),
-                        below.len() * self.lda,
-                        steps,
-                        (j, panels.len()),
-                    ),
-                    Ahead::share(
-                        self.w.as_ptr().wrapping_add(next.start * panel_len),
-                        next.len() * panel_len,
-                        steps,
-                        (i * panels.len() + j, tiles.len() * panels.len()),
-                    ),
-                ];
+        let row_share = Share::new(self.blocks.rows_below() * self.lda, steps, panels.len());
+        let panel_share = Share::new(next.len() * panel_len, steps, tiles.len() * panels.len());
+        let next = self.w.as_ptr().wrapping_add(next.start * panel_len);
+        let mut done = 0;
+        for tile in tiles {
+            let rows = self.blocks.tile(tile);
+            let below = self.a.as_ptr().wrapping_add(rows.end * self.lda);
+            for (i, panel) in panels.clone().enumerate() {
+                let ahead = [row_share.of(below, i), panel_share.of(next, done)];
+                done += 1;
                 let column = panel * width;
                 let columns = width.min(self.n - column);
                 let place = Place { row: rows.start, rows: rows.len(), column, columns };
@@ -245,7 +238,7 @@ impl Job<'_> {
                 };
                 // SAFETY: `multiply` and its callers have checked that the tile is inside of the
                 // output and of all that goes into it; there are sums for all columns of a panel.
-                unsafe { (self.end)(finished) };
+                unsafe { (self.end)(&finished) };
             }
         }
     }
@@ -260,7 +253,7 @@ impl Job<'_> {
         let whole = self.k / 4;
         // SAFETY: the rows have `whole` steps, the panel too; `sums` has room for the largest tile.
         unsafe {
-            function(Tile {
+            function(&Tile {
                 steps: whole,
                 a: a.as_ptr(),
                 lda,
@@ -279,7 +272,7 @@ impl Job<'_> {
             }
             // SAFETY: four bytes for each row, and one more step of the panel.
             unsafe {
-                function(Tile {
+                function(&Tile {
                     steps: 1,
                     a: last.as_ptr().cast(),
                     lda: 4,
@@ -316,12 +309,14 @@ struct Finished {
 struct End;
 
 impl Routine for End {
-    type Input = Finished;
+    type Input = *const Finished;
 
     /// # Safety
     /// As [`Finish::tile`]; the other pointers can be read as far as said.
     #[inline(always)]
-    unsafe fn run<S: Simd>(s: S, tile: Finished) {
+    unsafe fn run<S: Simd>(s: S, tile: *const Finished) {
+        // SAFETY: the caller's promise.
+        let tile = unsafe { &*tile };
         let place = tile.place;
         // What the zero points add to the sums of a vector of columns, if they are all the same.
         // SAFETY: the caller's promise, here and below: `at` is a multiple of the lanes in a panel.

@@ -10,8 +10,8 @@ pub(super) const STEPS: usize = 8;
 
 /// The functions for one instruction set: the sums of a tile of 1 to 14 rows, and its end.
 pub(super) struct Tiles {
-    pub(super) sums: [unsafe fn(Tile); 14],
-    pub(super) finish: unsafe fn(Finished),
+    pub(super) sums: [unsafe fn(*const Tile); 14],
+    pub(super) finish: unsafe fn(*const Finished),
 }
 
 impl Tiles {
@@ -50,12 +50,14 @@ type Sums<S> = [[<S as Simd>::F32; 2]; 14];
 type Bases = [*const u8; 5];
 
 impl<const R: usize> Routine for Rows<R> {
-    type Input = Tile;
+    type Input = *const Tile;
 
     /// # Safety
     /// The pointers of the tile can be read, and written, as far as said there.
     #[inline(always)]
-    unsafe fn run<S: Simd>(s: S, tile: Tile) {
+    unsafe fn run<S: Simd>(s: S, tile: *const Tile) {
+        // SAFETY: the caller's promise.
+        let tile = unsafe { &*tile };
         if R > most_rows(S::LANES) {
             unreachable!("no tile has more rows than there are registers for");
         }
@@ -155,14 +157,15 @@ pub(super) struct Finished {
 struct End;
 
 impl Routine for End {
-    type Input = Finished;
+    type Input = *const Finished;
 
     /// # Safety
     /// As [`Finish::tile`]; the sums have the rows of the place.
     #[inline(always)]
-    unsafe fn run<S: Simd>(s: S, tile: Finished) {
+    unsafe fn run<S: Simd>(s: S, tile: *const Finished) {
         // SAFETY: the caller's promise.
         unsafe {
+            let tile = &*tile;
             let at = |at: usize| tile.sums.wrapping_add(at);
             let sum = |row: usize, sums: *const f32, bias: S::F32| {
                 s.add(s.load(sums.add(row * 2 * S::LANES)), bias)

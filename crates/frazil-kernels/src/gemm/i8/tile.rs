@@ -27,9 +27,9 @@ pub(super) struct Tile {
 #[derive(Clone, Copy)]
 pub(super) struct Tiles {
     /// With pairs of weights that are safe in 16 bits, where that matters.
-    pub(super) sums: [unsafe fn(Tile); 14],
+    pub(super) sums: [unsafe fn(*const Tile); 14],
     /// With any weights.
-    pub(super) wide: [unsafe fn(Tile); 14],
+    pub(super) wide: [unsafe fn(*const Tile); 14],
 }
 
 /// The most rows of a tile.
@@ -119,10 +119,12 @@ trait Dot: Copy {
 /// # Safety
 /// The pointers of the tile can be read, and written, as far as said there.
 #[inline(always)]
-unsafe fn sums<D: Dot, const R: usize>(tile: Tile) {
+unsafe fn sums<D: Dot, const R: usize>(tile: *const Tile) {
     if R > D::ROWS {
         unreachable!("no tile has more rows than there are registers for");
     }
+    // SAFETY: the caller's promise.
+    let tile = unsafe { &*tile };
     // SAFETY: the caller's promise: two vectors for each of R rows.
     let row = |row: usize| unsafe { tile.sums.add(row * 2 * D::LANES) };
     let mut sums = [[D::zero(); 2]; 14];
@@ -229,7 +231,7 @@ mod scalar {
 
     /// # Safety
     /// As [`super::sums`].
-    pub(super) unsafe fn call<D: Dot, const R: usize>(tile: Tile) {
+    pub(super) unsafe fn call<D: Dot, const R: usize>(tile: *const Tile) {
         // SAFETY: the caller's promise.
         unsafe { super::sums::<D, R>(tile) }
     }
@@ -285,7 +287,7 @@ mod avx2 {
     /// # Safety
     /// The CPU has AVX2, FMA and F16C; and as [`super::sums`].
     #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2")]
-    pub(super) unsafe fn call<D: Dot, const R: usize>(tile: Tile) {
+    pub(super) unsafe fn call<D: Dot, const R: usize>(tile: *const Tile) {
         // SAFETY: the caller's promise.
         unsafe { super::sums::<D, R>(tile) }
     }
@@ -457,7 +459,7 @@ mod avx512 {
     /// # Safety
     /// The CPU has AVX-512 F, BW, DQ and VL, AVX2, FMA and F16C; and as [`super::sums`].
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2")]
-    pub(super) unsafe fn call<D: Dot, const R: usize>(tile: Tile) {
+    pub(super) unsafe fn call<D: Dot, const R: usize>(tile: *const Tile) {
         // SAFETY: the caller's promise.
         unsafe { super::sums::<D, R>(tile) }
     }
@@ -631,7 +633,7 @@ mod vnni {
     #[target_feature(
         enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,avx512vnni"
     )]
-    pub(super) unsafe fn call<D: Dot, const R: usize>(tile: Tile) {
+    pub(super) unsafe fn call<D: Dot, const R: usize>(tile: *const Tile) {
         // SAFETY: the caller's promise.
         unsafe { super::sums::<D, R>(tile) }
     }
