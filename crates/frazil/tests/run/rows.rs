@@ -129,7 +129,8 @@ fn of_lengths(lengths: &[usize], s: usize) -> Vec<i32> {
 
 /// Sequences with holes, as nobody writes them but everybody may.
 fn with_holes(b: usize, s: usize) -> Vec<i32> {
-    (0..b * s).map(|at| i32::from(at % s == 0 || (at * 7 + at / s) % 3 != 0)).collect()
+    let real = |at: usize| at.is_multiple_of(s) || !(at * 7 + at / s).is_multiple_of(3);
+    (0..b * s).map(|at| i32::from(real(at))).collect()
 }
 
 fn counted(pair: &Pair, kind: &str, rows: &str) -> usize {
