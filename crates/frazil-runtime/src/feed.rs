@@ -87,6 +87,69 @@ impl Feed {
     }
 }
 
+/// Inputs that were checked, without a copy where they are just what the graph wants.
+pub(crate) enum Fed<'a> {
+    /// As they were given.
+    Given(&'a Inputs),
+    /// Some were converted.
+    Converted(Feed),
+}
+
+impl<'a> Fed<'a> {
+    /// Checks `inputs`; allocates only for those that need more than a look.
+    pub(crate) fn new(graph: &Graph, inputs: &'a Inputs) -> Result<Self> {
+        if is_exact(graph, inputs) {
+            return Ok(Self::Given(inputs));
+        }
+        Feed::new(graph, inputs, |_| true).map(Self::Converted)
+    }
+
+    /// The tensor of an input, if it was given.
+    pub(crate) fn get(&self, port: &Port) -> Option<&Tensor> {
+        match self {
+            Self::Given(inputs) => inputs.get(&port.name),
+            Self::Converted(feed) => feed.values.get(&port.value.node),
+        }
+    }
+
+    /// What was converted.
+    pub(crate) fn notes(&self) -> &[String] {
+        match self {
+            Self::Given(_) => &[],
+            Self::Converted(feed) => &feed.notes,
+        }
+    }
+}
+
+/// Whether the inputs are those of the graph, of its types, and agree about all sizes.
+fn is_exact(graph: &Graph, inputs: &Inputs) -> bool {
+    let agree = |symbol: &dim::Symbol, size: usize| {
+        let all = graph.inputs.iter().filter_map(|port| extents(graph, inputs, port)).flatten();
+        all.filter(|(dim, _)| dim.as_symbol() == Some(symbol)).all(|(_, other)| other == size)
+    };
+    let fits = |port: &Port| {
+        extents(graph, inputs, port).is_some_and(|mut extents| {
+            extents.all(|(dim, size)| match dim.as_symbol() {
+                Some(symbol) => agree(symbol, size),
+                None => dim.is(size as i64),
+            })
+        })
+    };
+    inputs.len() == graph.inputs.len() && graph.inputs.iter().all(fits)
+}
+
+/// The extents of an input beside those of the tensor that is given for it, if type and rank fit.
+fn extents<'a>(
+    graph: &'a Graph,
+    inputs: &'a Inputs,
+    port: &Port,
+) -> Option<impl Iterator<Item = (&'a Dim, usize)>> {
+    let input = as_input(graph.op(port.value))?;
+    let (tensor, dims) = (inputs.get(&port.name)?, input.dims.as_deref()?);
+    let fits = tensor.dtype() == input.dtype && dims.len() == tensor.shape().len();
+    fits.then(|| dims.iter().zip(tensor.shape().iter().copied()))
+}
+
 /// The tensor for an input: under its name, or its name with `:0`, or without.
 fn given<'a>(inputs: &'a Inputs, name: &str) -> Option<&'a Tensor> {
     let other = match name.strip_suffix(":0") {

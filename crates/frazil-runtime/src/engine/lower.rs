@@ -51,6 +51,7 @@ pub(crate) fn lower(graph: Graph, isa: Isa, ranges: Option<&Ranges>) -> Result<P
         isa,
         ranges,
         bytes: HashMap::new(),
+        columns: HashMap::new(),
         program: Program {
             graph: Graph::new(),
             isa,
@@ -83,6 +84,7 @@ pub(crate) fn lower(graph: Graph, isa: Isa, ranges: Option<&Ranges>) -> Result<P
         lowering.program.outputs.push((port.name.clone(), place));
     }
     let mut program = lowering.program;
+    memory::drop_unread(&mut program);
     memory::assign_blocks(&mut program);
     program.graph = without_constants(graph);
     Ok(program)
@@ -145,6 +147,8 @@ struct Lowering<'g> {
     ranges: Option<&'g Ranges>,
     /// The bytes of a storage that has them.
     bytes: HashMap<usize, Quantized>,
+    /// Transpositions without a value of their own, and what they transpose.
+    columns: HashMap<NodeId, Value>,
     program: Program,
 }
 
@@ -382,6 +386,10 @@ impl Lowering<'_> {
                 self.step(id, Work::Softmax { x, log: matches!(node.op, Op::LogSoftmax), out });
             }
             Op::Reshape | Op::Squeeze(_) | Op::ExpandDims => return self.same_rows(id, node),
+            Op::Transpose => return Ok(self.columns_first(id, node)),
+            Op::Unpack(op) if op.axis == 0 => return self.columns(id, node, op.count),
+            Op::StridedSlice(_) => return Ok(self.head(id, node)),
+            Op::Range => return Ok(self.count(id, node)),
             Op::Gather(op) if op.batch_dims == 0 => return self.gather(id, node),
             _ => return Ok(false),
         }
@@ -641,6 +649,75 @@ impl Lowering<'_> {
         let dims = to.iter().map(|dim| self.extent(dim)).collect();
         self.places.insert(id.into(), Place::View(View { dims, ..view }));
         Ok(true)
+    }
+
+    /// A transposition that only brings the columns to the front, for an [`Op::Unpack`] that takes
+    /// them one by one: it has no value of its own.
+    fn columns_first(&mut self, id: NodeId, node: &Node) -> bool {
+        let rank = self.facts[node.inputs[0]].rank().unwrap_or(0) as i64;
+        let order: Vec<i64> = std::iter::once(rank - 1).chain(0..rank - 1).collect();
+        let reader = self.only_reader(id.into()).map(|reader| &self.graph.node(reader).op);
+        let fits = rank > 1
+            && self.facts[node.inputs[1]].known_elements() == Some(order)
+            && matches!(reader, Some(Op::Unpack(op)) if op.axis == 0)
+            && matches!(self.places.get(&node.inputs[0]), Some(Place::View(_)));
+        if fits {
+            self.columns.insert(id, node.inputs[0]);
+        }
+        fits
+    }
+
+    fn columns(&mut self, id: NodeId, node: &Node, count: usize) -> Result<bool, Reason> {
+        let Some(&rows) = self.columns.get(&node.inputs[0].node) else { return Ok(false) };
+        let x = self.place(rows);
+        for column in 0..count {
+            let value = Value { node: id, port: column as u32 };
+            let dims = self.dims(value)?;
+            let out = self.view(&dims);
+            self.places.insert(value, Place::View(out.clone()));
+            self.step(id, Work::Column { x: x.clone(), column, out });
+        }
+        Ok(true)
+    }
+
+    /// `list[0:-1]` of the bounds of packed rows: where each sequence begins.
+    fn head(&mut self, id: NodeId, node: &Node) -> bool {
+        let list = match self.places.get(&node.inputs[0]) {
+            Some(list @ Place::List(_)) => list.clone(),
+            _ => return false,
+        };
+        let integers = |i: usize| self.facts[node.inputs[i]].known_elements();
+        let window = [integers(1), integers(2), integers(3)];
+        let Op::StridedSlice(op) = node.op else { return false };
+        if window != [Some(vec![0]), Some(vec![-1]), Some(vec![1])] || op != Default::default() {
+            return false;
+        }
+        let out = self.list(id);
+        self.step(id, Work::Head { list, out });
+        true
+    }
+
+    /// `0, 1, …` of a length that is known when a batch arrives.
+    fn count(&mut self, id: NodeId, node: &Node) -> bool {
+        let integers = |i: usize| self.facts[node.inputs[i]].known_elements();
+        let fact = &self.facts[id.into()];
+        let known = |dim: &&Dim| dim.symbols().iter().all(|symbol| self.symbols.contains(symbol));
+        let length = fact.dims.as_deref().and_then(<[Dim]>::first).filter(known).cloned();
+        let (Some(length), Some(DType::I32)) = (length, fact.dtype) else { return false };
+        if integers(0) != Some(vec![0]) || integers(2) != Some(vec![1]) {
+            return false;
+        }
+        let (extent, out) = (self.extent(&length), self.list(id));
+        self.step(id, Work::Count { extent, out });
+        true
+    }
+
+    /// A list that a node's step makes.
+    fn list(&mut self, id: NodeId) -> usize {
+        let list = self.program.lists;
+        self.program.lists += 1;
+        self.places.insert(id.into(), Place::List(list));
+        list
     }
 
     /// Rows of a two-dimensional value by a list of numbers.

@@ -2,6 +2,30 @@
 
 use super::program::{Place, Program, Sequences, Stride, View, Work};
 
+/// Leaves out plain steps that nobody reads: what they would have told was known without them.
+pub(super) fn drop_unread(program: &mut Program) {
+    let mut read = vec![false; program.tensors];
+    let note = |place: &Place, read: &mut [bool]| {
+        if let Place::Tensor(at) = place {
+            read[*at] = true;
+        }
+    };
+    program.outputs.iter().for_each(|(_, place)| note(place, &mut read));
+    let mut kept = Vec::with_capacity(program.steps.len());
+    while let Some(step) = program.steps.pop() {
+        let unread = match &step.work {
+            Work::Plain { outputs, .. } => !outputs.iter().any(|&at| read[at]),
+            _ => false,
+        };
+        if !unread {
+            step.work.places(&mut |place| note(place, &mut read));
+            kept.push(step);
+        }
+    }
+    kept.reverse();
+    program.steps = kept;
+}
+
 /// Gives every storage a block: one that nobody needs any more, or a new one.
 pub(super) fn assign_blocks(program: &mut Program) {
     let mut last: Vec<usize> = vec![0; program.storages.len()];
@@ -54,9 +78,12 @@ impl Work {
             | Work::Add { out, .. }
             | Work::Softmax { out, .. }
             | Work::Gather { out, .. }
+            | Work::Column { out, .. }
             | Work::UnpackRows { out, .. } => Some(out),
             Work::Quantize { out, .. } => Some(&out.view),
-            Work::PackRows { .. } | Work::Plain { .. } => None,
+            Work::PackRows { .. } | Work::Head { .. } | Work::Count { .. } | Work::Plain { .. } => {
+                None
+            }
         }
     }
 
@@ -99,7 +126,10 @@ impl Work {
             Work::LayerNorm { x, .. }
             | Work::Map { x, .. }
             | Work::Softmax { x, .. }
+            | Work::Column { x, .. }
             | Work::Quantize { x, .. } => seen(x),
+            Work::Head { list, .. } => seen(list),
+            Work::Count { .. } => {}
             Work::Attention(attention) => {
                 [&attention.q, &attention.k, &attention.v].into_iter().for_each(&mut *seen);
                 match &attention.sequences {

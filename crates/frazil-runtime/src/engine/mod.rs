@@ -24,7 +24,7 @@ use frazil_kernels::par::Pool;
 
 use crate::{Error, Inputs, Result, Run};
 use program::Program;
-pub use worker::{StepTime, Worker};
+pub use worker::{OutputRows, Outputs, StepTime, Worker};
 
 /// How an engine is made.
 #[derive(Clone, Debug)]
@@ -78,9 +78,10 @@ impl Engine {
 
     /// Computes the outputs.
     pub fn run(&self, inputs: &Inputs) -> Result<Run> {
-        let (outputs, notes) = self.with_worker(|worker| worker.run(inputs))?;
-        let names = self.program.outputs.iter().map(|(name, _)| name.clone());
-        Ok(Run { outputs: names.zip(outputs).collect(), notes })
+        self.with_worker(|worker| {
+            let outputs = worker.run(inputs)?;
+            Ok(Run { outputs: outputs.tensors()?, notes: outputs.notes().to_vec() })
+        })
     }
 
     /// Runs a batch and widens `ranges` by what products read; those of few columns, the heads, are

@@ -179,6 +179,22 @@ pub(crate) enum Work {
         rows: Place,
         out: View,
     },
+    /// One column of rows.
+    Column {
+        x: Place,
+        column: usize,
+        out: View,
+    },
+    /// All numbers of a list but the last.
+    Head {
+        list: Place,
+        out: usize,
+    },
+    /// 0, 1, … up to but not including an extent.
+    Count {
+        extent: ExtentId,
+        out: usize,
+    },
     /// Packed rows to where they came from.
     UnpackRows {
         x: Place,

@@ -1,6 +1,6 @@
 //! The steps: each finds its operands, calls one kernel, and can say what it cost.
 
-use frazil_graph::{Symbol, Value};
+use frazil_graph::Value;
 use frazil_kernels::OutOfRange;
 use frazil_kernels::attention::{PackedAttention, Sequence, packed_attention_f32, scratch_len};
 use frazil_kernels::embed::{EmbedNorm, embed_norm_f32};
@@ -151,6 +151,31 @@ impl Worker {
                 self.give(lent);
                 Ok(())
             }
+            Work::Column { x, column, out } => {
+                let mut lent = self.take(context, out)?;
+                let (stride, (_, width)) = (lent.stride, self.extents_of(out));
+                let x = self.rows(context, x)?;
+                // The output's rows are shorter ones: [b, s] of [b, s, w].
+                for row in 0..x.rows {
+                    lent.f32()[row / width * stride + row % width] =
+                        x.data[row * x.stride + column];
+                }
+                self.give(lent);
+                Ok(())
+            }
+            Work::Head { list, out } => {
+                let mut head = std::mem::take(&mut self.lists[*out]);
+                self.read_integers(context, list, &mut head)?;
+                head.pop();
+                self.lists[*out] = head;
+                Ok(())
+            }
+            Work::Count { extent, out } => {
+                let count = self.extents[*extent] as i32;
+                self.lists[*out].clear();
+                self.lists[*out].extend(0..count);
+                Ok(())
+            }
             Work::Gather { x, rows, out } => self.gather(context, x, rows, out),
             Work::UnpackRows { x, index, out } => self.unpack_rows(context, x, index, out),
             Work::Plain { inputs, outputs } => {
@@ -213,7 +238,7 @@ impl Worker {
             }
             ends.push(rows.len() as i32);
         }
-        self.sizes.insert(Symbol::rows(), rows.len() as i64);
+        self.sizes.insert(self.rows_symbol.clone(), rows.len() as i64);
         self.integers[0] = flags;
         self.lists[index] = rows;
         self.lists[bounds] = ends;
@@ -427,9 +452,12 @@ impl Worker {
             }
             Work::Embed(_) => ("embeddings".into(), 0.0),
             Work::LayerNorm { .. } => ("layer norm".into(), 0.0),
-            Work::PackRows { .. } | Work::UnpackRows { .. } | Work::Gather { .. } => {
-                ("rows".into(), 0.0)
-            }
+            Work::PackRows { .. }
+            | Work::UnpackRows { .. }
+            | Work::Gather { .. }
+            | Work::Column { .. }
+            | Work::Head { .. }
+            | Work::Count { .. } => ("rows".into(), 0.0),
             Work::Map { .. } | Work::Add { .. } | Work::Softmax { .. } => {
                 ("elementwise".into(), 0.0)
             }

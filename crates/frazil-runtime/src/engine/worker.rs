@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use frazil_graph::dim::Sizes;
-use frazil_graph::{NodeId, Op};
+use frazil_graph::{NodeId, Op, Port, Symbol};
 use frazil_kernels::attention::Sequence;
 use frazil_kernels::par::Pool;
 use frazil_tensor::{DType, Shape, Tensor};
@@ -13,7 +13,7 @@ use frazil_tensor::{DType, Shape, Tensor};
 use super::Ranges;
 use super::block::Block;
 use super::program::{Kind, Place, Program, Step, Stride, View, Work};
-use crate::feed::Feed;
+use crate::feed::Fed;
 use crate::{Error, Inputs, Result};
 
 /// Everything that changes while a program runs. Blocks grow to what the largest batch needs and
@@ -24,8 +24,10 @@ pub struct Worker {
     blocks: Vec<Block>,
     pub(super) tensors: Vec<Option<Tensor>>,
     pub(super) lists: Vec<Vec<i32>>,
-    extents: Vec<usize>,
+    pub(super) extents: Vec<usize>,
     pub(super) sizes: Sizes,
+    /// A new symbol is an allocation.
+    pub(super) rows_symbol: Symbol,
     /// Integers as kernels read them: ids and segments, or a mask.
     pub(super) integers: [Vec<i32>; 2],
     /// What embeddings look up: ids, segments and positions of the packed rows.
@@ -57,9 +59,61 @@ pub struct StepTime {
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub program: &'a Program,
-    pub feed: &'a Feed,
+    pub feed: &'a Fed<'a>,
     /// The node of the step.
     pub node: NodeId,
+}
+
+/// What a run gave, where it lies until the worker runs again.
+pub struct Outputs<'a> {
+    worker: &'a Worker,
+    program: Arc<Program>,
+    feed: Fed<'a>,
+}
+
+/// Rows of an output.
+#[derive(Clone, Copy, Debug)]
+pub struct OutputRows<'a> {
+    /// The numbers: `rows` rows, of which `width` count.
+    pub data: &'a [f32],
+    /// Numbers from one row to the next.
+    pub stride: usize,
+    /// Rows: the product of all extents but the last.
+    pub rows: usize,
+    /// Numbers of a row.
+    pub width: usize,
+}
+
+impl Outputs<'_> {
+    /// The names, in the model's order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.program.outputs.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// The numbers of an output by its place; `None` if it is none, or no float32 that a fast step made.
+    pub fn rows(&self, at: usize) -> Option<OutputRows<'_>> {
+        let (_, Place::View(view)) = self.program.outputs.get(at)? else { return None };
+        let (rows, width) = self.worker.extents_of(view);
+        let stride = self.worker.stride_of(&self.program, view);
+        let block = &self.worker.blocks[self.program.storages[view.storage].block];
+        Some(OutputRows { data: block.f32().get(view.column..)?, stride, rows, width })
+    }
+
+    /// All outputs as tensors of their own.
+    pub fn tensors(&self) -> Result<Vec<(String, Tensor)>> {
+        let ports = self.program.outputs.iter().zip(&self.program.graph.outputs);
+        let tensor = |((name, place), port): (&(String, Place), &Port)| {
+            let (program, feed) = (&*self.program, &self.feed);
+            let context = Context { program, feed, node: port.value.node };
+            Ok((name.clone(), self.worker.tensor(context, place)?))
+        };
+        ports.map(tensor).collect()
+    }
+
+    /// What was done to the inputs.
+    pub fn notes(&self) -> &[String] {
+        self.feed.notes()
+    }
 }
 
 /// Rows that a kernel reads.
@@ -111,6 +165,7 @@ impl Worker {
             lists: vec![Vec::new(); program.lists],
             extents: vec![0; program.extents.len()],
             sizes: Sizes::new(),
+            rows_symbol: Symbol::rows(),
             integers: Default::default(),
             lookups: Default::default(),
             sequences: Vec::new(),
@@ -122,22 +177,26 @@ impl Worker {
         }
     }
 
-    /// Runs the program and gives the outputs as tensors, with what was done to the inputs.
-    pub(super) fn run(&mut self, inputs: &Inputs) -> Result<(Vec<Tensor>, Vec<String>)> {
-        self.run_with(inputs, |_, _, _| Ok(()))
+    /// Runs the program. Once it has run a batch of the same sizes, a model that has a fast kernel
+    /// for everything makes no allocation here; integers of another type than the model's do.
+    pub fn run<'a>(&'a mut self, inputs: &'a Inputs) -> Result<Outputs<'a>> {
+        let program = Arc::clone(&self.program);
+        let feed = self.execute(&program, inputs, |_, _, _| Ok(()))?;
+        Ok(Outputs { worker: self, program, feed })
     }
 
-    /// The same; `before` sees every step before it runs.
-    fn run_with(
+    /// Runs all steps; `before` sees every step before it runs.
+    fn execute<'a>(
         &mut self,
-        inputs: &Inputs,
+        program: &Program,
+        inputs: &'a Inputs,
         mut before: impl FnMut(&Self, Context<'_>, &Step) -> Result<()>,
-    ) -> Result<(Vec<Tensor>, Vec<String>)> {
-        let program = Arc::clone(&self.program);
-        let feed = Feed::new(&program.graph, inputs, |_| true)?;
-        self.measure(&program, &feed);
+    ) -> Result<Fed<'a>> {
+        self.tensors.fill(None);
+        let feed = Fed::new(&program.graph, inputs)?;
+        self.measure(program, &feed);
         for step in &program.steps {
-            let context = Context { program: &program, feed: &feed, node: step.node };
+            let context = Context { program, feed: &feed, node: step.node };
             before(self, context, step)?;
             let start = Instant::now();
             self.step(context, &step.work)?;
@@ -146,29 +205,23 @@ impl Worker {
                 self.times.iter_mut().for_each(|times| times.push(time.clone()));
             }
         }
-        let outputs = program.outputs.iter().zip(&program.graph.outputs);
-        let outputs = outputs.map(|((_, place), port)| {
-            let context = Context { program: &program, feed: &feed, node: port.value.node };
-            self.tensor(context, place)
-        });
-        let outputs = outputs.collect::<Result<_>>()?;
-        self.tensors.fill(None);
-        Ok((outputs, feed.notes))
+        Ok(feed)
     }
 
     /// Runs the program and tells what each step took.
     pub(super) fn profile(&mut self, inputs: &Inputs) -> Result<Vec<StepTime>> {
         self.times = Some(Vec::new());
-        let done = self.run(inputs);
+        let done = self.run(inputs).map(|_| ());
         let times = self.times.take().unwrap_or_default();
-        done.map(|_| times)
+        done.map(|()| times)
     }
 
     /// Runs the program and widens `ranges` by what products read.
     pub(super) fn observe(&mut self, inputs: &Inputs, ranges: &mut Ranges) -> Result<()> {
         /// A product of fewer columns is a head.
         const HEAD: usize = 32;
-        let done = self.run_with(inputs, |worker, context, step| {
+        let program = Arc::clone(&self.program);
+        let done = self.execute(&program, inputs, |worker, context, step| {
             let Work::Linear { x, linear, .. } = &step.work else { return Ok(()) };
             if context.program.linears[*linear].n < HEAD {
                 return Ok(());
@@ -187,11 +240,10 @@ impl Worker {
     }
 
     /// What the symbols of the inputs stand for in this batch.
-    fn measure(&mut self, program: &Program, feed: &Feed) {
-        self.sizes.clear();
+    fn measure(&mut self, program: &Program, feed: &Fed<'_>) {
         for port in &program.graph.inputs {
             if let (Op::Input(input) | Op::InputWithDefault(input), Some(tensor)) =
-                (program.graph.op(port.value), feed.values.get(&port.value.node))
+                (program.graph.op(port.value), feed.get(port))
             {
                 let dims = input.dims.iter().flatten().zip(tensor.shape().iter());
                 for (symbol, &size) in dims.filter_map(|(dim, size)| Some((dim.as_symbol()?, size)))
@@ -273,7 +325,7 @@ impl Worker {
     pub(super) fn given<'a>(&'a self, context: Context<'a>, place: &Place) -> Result<&'a Tensor> {
         let Context { program, feed, .. } = context;
         let found = match place {
-            Place::Input(at) => feed.values.get(&program.graph.inputs[*at].value.node),
+            Place::Input(at) => feed.get(&program.graph.inputs[*at]),
             Place::Constant(at) => program.constants.get(*at),
             Place::Tensor(at) => self.tensors[*at].as_ref(),
             Place::View(_) | Place::List(_) => None,
