@@ -372,12 +372,12 @@ impl Worker {
             }
             Sequences::Mask(mask) => {
                 let (b, s) = self.read_mask(context, mask, &mut first)?;
+                if first.contains(&2) {
+                    // Neither padding nor not: the formula as it stands.
+                    return self.plain_attention(context, attention, mask);
+                }
                 for sequence in 0..b {
                     let rows = sequence * s..(sequence + 1) * s;
-                    if first[rows.clone()].contains(&2) {
-                        let reason = format!("the mask of sequence {sequence} is neither 0 nor 1");
-                        return Err(context.fail(reason));
-                    }
                     let begin = key_rows.len();
                     let kept = rows.clone().filter(|&row| first[row] == 1).map(|row| row as u32);
                     key_rows.extend(kept);
@@ -421,6 +421,31 @@ impl Worker {
         self.integers = [first, second];
         self.sequences = sequences;
         self.key_rows = key_rows;
+        Ok(())
+    }
+
+    /// Attention by the plain kernel.
+    fn plain_attention(
+        &mut self,
+        context: Context<'_>,
+        attention: &Attention,
+        mask: &Place,
+    ) -> Result<()> {
+        let Target::F32(out) = &attention.out else {
+            return Err(context.fail("a mask that is neither 0 nor 1, in bytes"));
+        };
+        let inputs = [&attention.q, &attention.k, &attention.v, mask];
+        let inputs: Result<Vec<_>> =
+            inputs.into_iter().map(|place| self.tensor(context, place)).collect();
+        let made = ops::run(&context.program.graph, context.node, inputs?)?;
+        let mut lent = self.take(context, out)?;
+        let (stride, (_, width)) = (lent.stride, self.extents_of(out));
+        let made = made.first().and_then(|tensor| tensor.values::<f32>().ok());
+        let made = made.ok_or_else(|| context.fail("attention gave no float32"))?;
+        for (to, from) in lent.f32().chunks_mut(stride).zip(made.chunks(width)) {
+            to[..width].copy_from_slice(from);
+        }
+        self.give(lent);
         Ok(())
     }
 

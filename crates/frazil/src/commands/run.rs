@@ -29,9 +29,12 @@ pub struct Args {
     /// Where the outputs go; without it, they are only summed up
     #[arg(long, value_name = "FILE.npz")]
     outputs: Option<PathBuf>,
-    /// Compute every node by itself, not LayerNorm, GELU or attention as one
+    /// Compute every node by itself with plain loops, not LayerNorm, GELU or attention as one
     #[arg(long)]
     no_fuse: bool,
+    /// Do not compute padding; outputs are 0 there
+    #[arg(long, conflicts_with = "no_fuse")]
+    packed: bool,
     #[command(flatten)]
     graph: GraphFlags,
     #[command(flatten)]
@@ -43,7 +46,7 @@ pub struct Args {
 pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
     let cut = args.cut.spec()?;
     let graph = args.graph.options(args.flags.source(), cut);
-    let options = Options { graph, fuse: !args.no_fuse };
+    let options = Options { graph, fuse: !args.no_fuse, packed: args.packed };
     let (report, _) = run_model(&args.model, &args.inputs, args.outputs.as_deref(), &options)?;
     args.flags.print(&report, out, |report, out| print(report, args.outputs, out))?;
     Ok(Outcome::Done)

@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use frazil_graph::pass::{self, Fusions};
+use frazil_graph::pass;
 use frazil_graph::{Graph, Op};
-use frazil_runtime::{Inputs, Options as SessionOptions, Session};
+use frazil_runtime::{
+    Engine, EngineOptions, Error as RunError, Inputs, Options as SessionOptions, Run, Session,
+};
 use frazil_tensor::Tensor;
 use frazil_tensor::npy::{Npz, NpzWriter};
 use serde::Serialize;
@@ -19,13 +21,16 @@ use crate::{Error, Result};
 pub struct Options {
     /// How the model is opened and cut.
     pub graph: GraphOptions,
-    /// Whether LayerNorm, GELU, attention and the like are computed as one operation each.
+    /// Whether the engine runs it, with LayerNorm, GELU, attention and the like as one operation each;
+    /// else each node is computed by itself, by the reference.
     pub fuse: bool,
+    /// Whether the engine drops padding. Outputs at padding positions are then 0.
+    pub packed: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { graph: GraphOptions::default(), fuse: true }
+        Self { graph: GraphOptions::default(), fuse: true, packed: false }
     }
 }
 
@@ -77,15 +82,19 @@ pub fn run(
     let given = Npz::open(inputs)?;
     let start = Instant::now();
     let opened = open_graph(model, &options.graph)?;
-    let (mut graph, mut notes) = (opened.graph, opened.notes);
+    let (graph, mut notes) = (opened.graph, opened.notes);
     notes.extend(dropout_note(&opened.passes));
     let roles = role::roles(&graph)?;
     let (fed, assigned) = role::assign(&roles, &given, &Default::default())?;
     notes.extend(assigned);
-    if options.fuse {
-        pass::fuse(&mut graph, &Fusions::all())?;
-    }
-    let session = Session::new(&graph, SessionOptions::default())?;
+    let compute: Box<dyn Fn(&Inputs) -> Result<Run, RunError>> = if options.fuse {
+        let packed = options.packed;
+        let engine = Engine::new(&graph, &EngineOptions { packed, ..EngineOptions::default() })?;
+        Box::new(move |inputs| engine.run(inputs))
+    } else {
+        let session = Session::new(&graph, SessionOptions::default())?;
+        Box::new(move |inputs| session.run(inputs))
+    };
     let open_seconds = start.elapsed().as_secs_f64();
     let start = Instant::now();
     let batches = batches(&graph, &fed)?;
@@ -95,7 +104,7 @@ pub fn run(
     }
     let mut parts = Vec::with_capacity(batches.len());
     for batch in &batches {
-        let run = session.run(batch).map_err(|e| role::with_unused(e, &given, &fed))?;
+        let run = compute(batch).map_err(|e| role::with_unused(e, &given, &fed))?;
         if parts.is_empty() {
             notes.extend(run.notes);
         }
