@@ -5,9 +5,7 @@ use std::time::Instant;
 
 use frazil_graph::pass;
 use frazil_graph::{Graph, Op};
-use frazil_runtime::{
-    Engine, EngineOptions, Error as RunError, Inputs, Options as SessionOptions, Run, Session,
-};
+use frazil_runtime::{Engine, EngineOptions, Inputs, Options as SessionOptions, Run, Session};
 use frazil_tensor::Tensor;
 use frazil_tensor::npy::{Npz, NpzWriter};
 use serde::Serialize;
@@ -87,14 +85,7 @@ pub fn run(
     let roles = role::roles(&graph)?;
     let (fed, assigned) = role::assign(&roles, &given, &Default::default())?;
     notes.extend(assigned);
-    let compute: Box<dyn Fn(&Inputs) -> Result<Run, RunError>> = if options.fuse {
-        let packed = options.packed;
-        let engine = Engine::new(&graph, &EngineOptions { packed, ..EngineOptions::default() })?;
-        Box::new(move |inputs| engine.run(inputs))
-    } else {
-        let session = Session::new(&graph, SessionOptions::default())?;
-        Box::new(move |inputs| session.run(inputs))
-    };
+    let way = Way::new(&graph, options)?;
     let open_seconds = start.elapsed().as_secs_f64();
     let start = Instant::now();
     let batches = batches(&graph, &fed)?;
@@ -104,7 +95,7 @@ pub fn run(
     }
     let mut parts = Vec::with_capacity(batches.len());
     for batch in &batches {
-        let run = compute(batch).map_err(|e| role::with_unused(e, &given, &fed))?;
+        let run = way.run(batch, |e| role::with_unused(e, &given, &fed))?;
         if parts.is_empty() {
             notes.extend(run.notes);
         }
@@ -129,6 +120,33 @@ pub fn run(
         notes,
     };
     Ok((report, found))
+}
+
+/// What computes.
+enum Way {
+    Engine(Engine),
+    Reference(Session),
+}
+
+impl Way {
+    fn new(graph: &Graph, options: &Options) -> Result<Self> {
+        let packed = options.packed;
+        Ok(if options.fuse {
+            let options = EngineOptions { packed, ..EngineOptions::default() };
+            Self::Engine(Engine::new(graph, &options)?)
+        } else {
+            Self::Reference(Session::new(graph, SessionOptions::default())?)
+        })
+    }
+
+    /// The outputs; `explain` makes an error of what went wrong.
+    fn run(&self, inputs: &Inputs, explain: impl FnOnce(RunError) -> Error) -> Result<Run> {
+        match self {
+            Self::Engine(engine) => engine.run(inputs),
+            Self::Reference(session) => session.run(inputs),
+        }
+        .map_err(explain)
+    }
 }
 
 /// What to say of a training graph that was opened: its dropout is gone.
