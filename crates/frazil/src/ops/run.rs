@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use frazil_graph::pass;
 use frazil_graph::{Graph, Op};
-use frazil_runtime::{Engine, EngineOptions, Inputs, Options as SessionOptions, Run, Session};
+use frazil_runtime::{
+    Engine, EngineOptions, Error as RunError, Inputs, Options as SessionOptions, Run, Session,
+};
 use frazil_tensor::Tensor;
 use frazil_tensor::npy::{Npz, NpzWriter};
 use serde::Serialize;
