@@ -97,7 +97,7 @@ pub fn run(
     }
     let mut parts = Vec::with_capacity(batches.len());
     for batch in &batches {
-        let run = way.run(batch, |e| role::with_unused(e, &given, &fed))?;
+        let run = way.run(batch, |e| role::with_unused(e, &given, &fed).into())?;
         if parts.is_empty() {
             notes.extend(run.notes);
         }
