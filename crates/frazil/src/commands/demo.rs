@@ -49,7 +49,7 @@ struct Step {
     yours: &'static str,
 }
 
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 14] = [
     Step {
         title: "What is in a checkpoint",
         line: "inspect {}/bert_model.ckpt",
@@ -114,6 +114,11 @@ const STEPS: [Step; 13] = [
         title: "And run",
         line: "run {}/model.onnx --inputs {}/inputs.npz --outputs {}/outputs.npz",
         yours: "run model.ckpt-1000 --inputs batch.npz --outputs out.npz",
+    },
+    Step {
+        title: "How fast that is here, and what padding would cost",
+        line: "bench {}/any.pb --batch 8 --lengths mrpc --sequences 32 --iterations 20 --compare padded,packed",
+        yours: "bench model.ckpt-1000 --batch 8 --lengths squad --compare padded,packed --profile",
     },
 ];
 

@@ -211,6 +211,8 @@ pub fn bench(model: &Model, options: &Options) -> Result<Report> {
             add(&mut profiles[i], steps);
         }
     }
+    // Before the peaks are measured, which takes memory of its own.
+    let peak_rss_mb = peak_rss_mb();
     let tokens: usize = lengths.iter().sum();
     let mut peaks: Vec<Peaks> = Vec::new();
     let mut measured = Vec::new();
@@ -250,7 +252,7 @@ pub fn bench(model: &Model, options: &Options) -> Result<Report> {
         iterations: times[0].len(),
         peaks,
         variants: measured,
-        peak_rss_mb: peak_rss_mb(),
+        peak_rss_mb,
     })
 }
 
