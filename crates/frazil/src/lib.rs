@@ -18,3 +18,12 @@ pub use frazil_kernels as kernels;
 pub use frazil_runtime as runtime;
 pub use frazil_tensor as tensor;
 pub use frazil_tf as tf;
+
+/// The Rust in the documents compiles.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../../docs/concepts/engine.md")]
+    mod engine {}
+}
