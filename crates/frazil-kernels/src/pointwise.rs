@@ -81,32 +81,36 @@ impl Kernel for Map<'_> {
     fn run<S: Simd>(self, s: S) {
         let Self { function, x, to } = self;
         macro_rules! each {
-            ($function:expr) => {{
-                let function = $function;
+            ($function:path) => {{
                 let whole = x.len() / S::LANES * S::LANES;
                 // SAFETY: as many numbers can be written as there are to read.
                 unsafe {
                     for i in (0..whole).step_by(S::LANES) {
-                        s.store(to.add(i), function(s.load(x.as_ptr().add(i))));
+                        s.store(to.add(i), $function(s, s.load(x.as_ptr().add(i))));
                     }
                     if whole < x.len() {
                         let rest = x.len() - whole;
-                        let y = function(s.load_first(x.as_ptr().add(whole), rest));
+                        let y = $function(s, s.load_first(x.as_ptr().add(whole), rest));
                         s.store_first(to.add(whole), y, rest);
                     }
                 }
             }};
         }
         match function {
-            Function::Exp => each!(|x| math::exp(s, x)),
-            Function::Tanh => each!(|x| math::tanh(s, x)),
-            Function::Erf => each!(|x| math::erf(s, x)),
-            Function::GeluTanh => each!(|x| math::gelu_tanh(s, x)),
-            Function::GeluErf => each!(|x| math::gelu_erf(s, x)),
-            // The constant comes first: what is not a number passes through.
-            Function::Relu => each!(|x| s.max(s.splat(0.0), x)),
+            Function::Exp => each!(math::exp),
+            Function::Tanh => each!(math::tanh),
+            Function::Erf => each!(math::erf),
+            Function::GeluTanh => each!(math::gelu_tanh),
+            Function::GeluErf => each!(math::gelu_erf),
+            Function::Relu => each!(relu),
         }
     }
+}
+
+/// `max(x, 0)`; the constant comes first, so that what is not a number passes through.
+#[inline(always)]
+fn relu<S: Simd>(s: S, x: S::F32) -> S::F32 {
+    s.max(s.splat(0.0), x)
 }
 
 struct Add<'a> {

@@ -142,14 +142,15 @@ impl Target {
             let (steps, zero) = (s.splat(steps), s.splat(zero));
             let top = s.splat(f32::from(top));
             // Held before it becomes an integer, lest it be too large for one.
-            let byte = |x| s.to_i32(s.min(top, s.fma(x, steps, zero)));
             let whole = columns / S::LANES * S::LANES;
             for c in (0..whole).step_by(S::LANES) {
-                s.store_first_u8(out.add(c), byte(s.load(x.add(c))), S::LANES);
+                let q = s.min(top, s.fma(s.load(x.add(c)), steps, zero));
+                s.store_first_u8(out.add(c), s.to_i32(q), S::LANES);
             }
             if whole < columns {
                 let rest = columns - whole;
-                s.store_first_u8(out.add(whole), byte(s.load_first(x.add(whole), rest)), rest);
+                let q = s.min(top, s.fma(s.load_first(x.add(whole), rest), steps, zero));
+                s.store_first_u8(out.add(whole), s.to_i32(q), rest);
             }
         }
     }
@@ -216,17 +217,17 @@ impl Kernel for Dequantize<'_> {
     fn run<S: Simd>(self, s: S) {
         let Self { x, scale, zero, to } = self;
         let (scale, zero) = (s.splat(scale), s.splat_i32(-i32::from(zero)));
-        let number = |q: S::I32| s.mul(s.to_f32(s.add_i32(q, zero)), scale);
         let whole = x.len() / S::LANES * S::LANES;
         // SAFETY: as many numbers can be written at `to` as there are bytes.
         unsafe {
             for i in (0..whole).step_by(S::LANES) {
-                s.store(to.add(i), number(s.load_first_u8(x.as_ptr().add(i), S::LANES)));
+                let q = s.load_first_u8(x.as_ptr().add(i), S::LANES);
+                s.store(to.add(i), s.mul(s.to_f32(s.add_i32(q, zero)), scale));
             }
             if whole < x.len() {
                 let rest = x.len() - whole;
                 let q = s.load_first_u8(x.as_ptr().add(whole), rest);
-                s.store_first(to.add(whole), number(q), rest);
+                s.store_first(to.add(whole), s.mul(s.to_f32(s.add_i32(q, zero)), scale), rest);
             }
         }
     }

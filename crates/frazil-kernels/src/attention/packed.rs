@@ -134,20 +134,28 @@ pub fn packed_attention_f32(
         if tasks >= 4 * pool.threads() { 1 } else { (1..=enough).find(even).unwrap_or(enough) };
     let shared = Shared { attention, target, out_ld };
     let scratch = PerWorker::new(pool, scratch);
+    let share = |task: usize| {
+        let Sequence { queries, keys } = &sequences[task / (heads * parts)];
+        let part = |part: usize| queries.start + queries.len() * part / parts;
+        let queries = part(task % parts)..part(task % parts + 1);
+        Share { column: task / parts % heads * d, queries, keys: keys.clone() }
+    };
     pool.run(tasks * parts, &|task, worker| {
-        let sequence = &sequences[task / (heads * parts)];
-        let (head, part) = (task / parts % heads, task % parts);
-        let count = sequence.queries.len();
-        let start = sequence.queries.start;
-        let queries = start + count * part / parts..start + count * (part + 1) / parts;
-        if queries.is_empty() {
+        let this = share(task);
+        if this.queries.is_empty() {
             return;
         }
-        scratch.with(worker, |scratch| {
-            let keys = sequence.keys.clone();
-            dispatch(isa, Task { shared: &shared, head, queries, keys, scratch });
-        });
+        // Fetching the next head's rows meanwhile was tried: 2 to 10% slower.
+        scratch.with(worker, |scratch| dispatch(isa, Task { shared: &shared, this, scratch }));
     });
+}
+
+/// One head of some queries of one sequence.
+struct Share {
+    /// The first one of the head.
+    column: usize,
+    queries: Range<usize>,
+    keys: Range<usize>,
 }
 
 impl PackedAttention<'_> {
@@ -189,12 +197,10 @@ struct Shared<'a> {
 // SAFETY: the tasks write disjoint parts of the target: queries do not overlap, nor do heads.
 unsafe impl Sync for Shared<'_> {}
 
-/// One head of some queries of one sequence.
+/// What one call works on.
 struct Task<'a> {
     shared: &'a Shared<'a>,
-    head: usize,
-    queries: Range<usize>,
-    keys: Range<usize>,
+    this: Share,
     scratch: &'a mut [f32],
 }
 
@@ -205,25 +211,25 @@ impl Kernel for Task<'_> {
     fn run<S: Simd>(self, s: S) {
         let Shared { attention, target, out_ld } = *self.shared;
         let &PackedAttention { size: d, q_ld, .. } = attention;
-        let keys = self.keys.len();
+        let Share { column, ref queries, keys: ref slots } = self.this;
+        let keys = slots.len();
         let layout = Layout::new(S::LANES, d, keys);
         let start = self.scratch.as_ptr().align_offset(64).min(15);
         let scratch = &mut self.scratch[start..][..layout.end];
         let base = scratch.as_mut_ptr();
         let (score_vectors, value_vectors) = (keys.div_ceil(S::LANES), d.div_ceil(S::LANES));
-        let column = self.head * d;
         // SAFETY: `check` has compared all extents with the slices; the layout lies in the scratch.
         unsafe {
             let (packed_keys, packed_values) = (base, base.add(layout.values));
             let (scores, context) = (base.add(layout.scores), base.add(layout.context));
             let factors = base.add(layout.factors);
-            s.call(PackKeys { attention, slots: self.keys.clone(), column, to: packed_keys });
-            s.call(PackValues { attention, slots: self.keys.clone(), column, to: packed_values });
-            let blocks = self.queries.len().div_ceil(block(S::LANES));
+            s.call(PackKeys { attention, slots: slots.clone(), column, to: packed_keys });
+            s.call(PackValues { attention, slots: slots.clone(), column, to: packed_values });
+            let blocks = queries.len().div_ceil(block(S::LANES));
             for b in 0..blocks {
-                let first = self.queries.len() * b / blocks;
-                let rows = self.queries.len() * (b + 1) / blocks - first;
-                let row = self.queries.start + first;
+                let first = queries.len() * b / blocks;
+                let rows = queries.len() * (b + 1) / blocks - first;
+                let row = queries.start + first;
                 // Powers of two from here on: 2^(x log₂ e) is e^x.
                 let scale = attention.scale * std::f32::consts::LOG2_E;
                 std::slice::from_raw_parts_mut(factors, rows).fill(scale);
@@ -361,8 +367,12 @@ impl Kernel for PackValues<'_> {
                 let c = vector * S::LANES;
                 // SAFETY: `check` has compared the rows with the slice; a row has d numbers.
                 unsafe {
-                    let x = s.load_first(attention.v.as_ptr().add(row + c), d - c);
-                    s.store(to.add(at), x);
+                    let from = attention.v.as_ptr().add(row + c);
+                    let whole = d - c >= S::LANES;
+                    s.store(
+                        to.add(at),
+                        if whole { s.load(from) } else { s.load_first(from, d - c) },
+                    );
                 }
             }
         }
@@ -386,59 +396,36 @@ impl Kernel for Softmax {
         if self.keys == 0 {
             return;
         }
-        let mut row = 0;
-        // SAFETY: each row has the scores of all keys, filled up to whole vectors.
-        unsafe {
-            // Several rows at a time: each step waits for the one before, but not for other rows.
-            while row + 4 <= self.rows {
-                self.rows::<S, 4>(s, row);
-                row += 4;
-            }
-            while row < self.rows {
-                self.rows::<S, 1>(s, row);
-                row += 1;
-            }
-        }
-    }
-}
-
-impl Softmax {
-    #[inline(always)]
-    unsafe fn rows<S: Simd, const R: usize>(&self, s: S, first: usize) {
-        let &Self { scores, ld, keys, inverse, .. } = self;
+        let Self { scores, ld, rows, keys, inverse } = self;
         let last = (keys - 1) / S::LANES;
-        let at =
-            |row: usize, vector: usize| scores.wrapping_add((first + row) * ld + vector * S::LANES);
-        // SAFETY: the caller's promise.
+        // SAFETY: each row has the scores of all keys, filled up to whole vectors; `inverse` takes
+        // a number for each row.
         unsafe {
-            let mut largest = [s.splat(0.0); R];
-            for (row, largest) in largest.iter_mut().enumerate() {
-                *largest = s.load(at(row, last));
-            }
-            for vector in 0..last {
-                for (row, largest) in largest.iter_mut().enumerate() {
-                    *largest = s.max(*largest, s.load(at(row, vector)));
+            // First all rows, then again all rows: what follows in a row has to wait for its largest
+            // score, and while it does, the next rows can go on.
+            for i in 0..rows {
+                let row = scores.add(i * ld);
+                let mut largest = s.load(row.add(last * S::LANES));
+                for vector in 0..last {
+                    largest = s.max(largest, s.load(row.add(vector * S::LANES)));
                 }
-            }
-            for largest in &mut largest {
-                *largest = s.splat(s.largest(*largest));
-            }
-            let mut sums = [s.splat(0.0); R];
-            for vector in 0..last {
-                for row in 0..R {
-                    let x = s.sub(s.load(at(row, vector)), largest[row]);
-                    let power = math::exp2_nearly(s, x);
-                    s.store(at(row, vector), power);
-                    sums[row] = s.add(sums[row], power);
-                }
+                *inverse.add(i) = s.largest(largest);
             }
             let ones = [1.0; 16];
             let tail = s.load_first(ones.as_ptr(), keys - last * S::LANES);
-            for row in 0..R {
-                let x = s.sub(s.load(at(row, last)), largest[row]);
-                let power = s.mul(math::exp2_nearly(s, x), tail);
-                s.store(at(row, last), power);
-                *inverse.add(first + row) = 1.0 / s.sum(s.add(sums[row], power));
+            for i in 0..rows {
+                let row = scores.add(i * ld);
+                let largest = s.splat(*inverse.add(i));
+                let x = s.sub(s.load(row.add(last * S::LANES)), largest);
+                let mut sum = s.mul(math::exp2_nearly(s, x), tail);
+                s.store(row.add(last * S::LANES), sum);
+                for vector in 0..last {
+                    let x = s.sub(s.load(row.add(vector * S::LANES)), largest);
+                    let power = math::exp2_nearly(s, x);
+                    s.store(row.add(vector * S::LANES), power);
+                    sum = s.add(sum, power);
+                }
+                *inverse.add(i) = 1.0 / s.sum(sum);
             }
         }
     }

@@ -69,18 +69,11 @@ impl Kernel for Rows<'_> {
             let word = entry(words, ids[row]);
             let kind = entry(types, segments[row]);
             let position = entry(positions, places[row]);
-            let load = |from: *const f32, n: usize| {
-                // SAFETY: it is called for parts of rows of length h only.
-                unsafe { if n == S::LANES { s.load(from) } else { s.load_first(from, n) } }
-            };
             // SAFETY: the output has this row, and it is this task's alone.
             unsafe {
                 let out = self.out.at(row * self.out_ld);
                 // The original's order: word, plus segment, plus position.
-                let sum = gather(s, out, h, |c, n| {
-                    let two = s.add(load(word.add(c), n), load(kind.add(c), n));
-                    s.add(two, load(position.add(c), n))
-                });
+                let sum = gather(s, out, h, [word, kind, position]);
                 affine.normalise(s, out, sum);
                 if let Some(bytes) = &self.bytes {
                     bytes.row(s, row, out, h);

@@ -114,16 +114,15 @@ impl Affine<'_> {
     }
 }
 
-/// Writes `term(c)` for every vector of a row, and gives the sum of all.
+/// Writes the sum of some rows, and gives the sum of all its lanes' numbers.
 /// # Safety
-/// `h` numbers can be written at `row`; `term` may be called with each multiple of the lanes and how
-/// many numbers are wanted from there on.
+/// `h` numbers can be written at `row`, and read at each of the terms.
 #[inline(always)]
-pub(crate) unsafe fn gather<S: Simd>(
+pub(crate) unsafe fn gather<S: Simd, const N: usize>(
     s: S,
     row: *mut f32,
     h: usize,
-    term: impl Fn(usize, usize) -> S::F32,
+    terms: [*const f32; N],
 ) -> S::F32 {
     let mut sums = [s.splat(0.0); 4];
     let mut c = 0;
@@ -132,22 +131,23 @@ pub(crate) unsafe fn gather<S: Simd>(
         while c + 4 * S::LANES <= h {
             for (i, sum) in sums.iter_mut().enumerate() {
                 let at = c + i * S::LANES;
-                let x = term(at, S::LANES);
+                let mut x = s.load(terms[0].add(at));
+                for term in &terms[1..] {
+                    x = s.add(x, s.load(term.add(at)));
+                }
                 s.store(row.add(at), x);
                 *sum = s.add(*sum, x);
             }
             c += 4 * S::LANES;
         }
-        while c + S::LANES <= h {
-            let x = term(c, S::LANES);
-            s.store(row.add(c), x);
+        while c < h {
+            let mut x = s.load_first(terms[0].add(c), h - c);
+            for term in &terms[1..] {
+                x = s.add(x, s.load_first(term.add(c), h - c));
+            }
+            s.store_first(row.add(c), x, h - c);
             sums[0] = s.add(sums[0], x);
             c += S::LANES;
-        }
-        if c < h {
-            let x = term(c, h - c);
-            s.store_first(row.add(c), x, h - c);
-            sums[1] = s.add(sums[1], x);
         }
     }
     s.add(s.add(sums[0], sums[1]), s.add(sums[2], sums[3]))
@@ -173,15 +173,9 @@ impl Kernel for Rows<'_> {
             unsafe {
                 let x = x.as_ptr().add(row * x_ld);
                 let out = self.out.at(row * self.out_ld);
-                let load = |from: *const f32, n: usize| {
-                    if n == S::LANES { s.load(from) } else { s.load_first(from, n) }
-                };
                 let sum = match residual {
-                    Some((r, ld)) => {
-                        let r = r.as_ptr().add(row * ld);
-                        gather(s, out, h, |c, n| s.add(load(x.add(c), n), load(r.add(c), n)))
-                    }
-                    None => gather(s, out, h, |c, n| load(x.add(c), n)),
+                    Some((r, ld)) => gather(s, out, h, [x, r.as_ptr().add(row * ld)]),
+                    None => gather(s, out, h, [x]),
                 };
                 affine.normalise(s, out, sum);
                 if let Some(bytes) = &self.bytes {

@@ -75,6 +75,18 @@ unsafe fn fma_pair<const STRIDES: usize, const OFFSET: usize>(
     }
 }
 
+/// Four numbers of rows i and i + 4 side by side, so that no shuffle has to cross the halves.
+/// # Safety
+/// They can be read; the CPU has AVX2.
+#[inline(always)]
+unsafe fn pair(rows: &[*const f32; 16], i: usize) -> __m256 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let low = _mm256_castps128_ps256(_mm_loadu_ps(rows[i]));
+        _mm256_insertf128_ps::<1>(low, _mm_loadu_ps(rows[i + 4]))
+    }
+}
+
 impl Simd for Avx2 {
     const LANES: usize = 8;
     type F32 = __m256;
@@ -314,12 +326,7 @@ impl Simd for Avx2 {
     unsafe fn load_columns(self, rows: &[*const f32; 16]) -> [__m256; 4] {
         // SAFETY: the caller's promise; `self` is the proof that the CPU has the instruction.
         unsafe {
-            // Rows i and i + 4 side by side, so that no shuffle has to cross the halves.
-            let pair = |i: usize| {
-                let low = _mm256_castps128_ps256(_mm_loadu_ps(rows[i]));
-                _mm256_insertf128_ps::<1>(low, _mm_loadu_ps(rows[i + 4]))
-            };
-            let (r0, r1, r2, r3) = (pair(0), pair(1), pair(2), pair(3));
+            let (r0, r1, r2, r3) = (pair(rows, 0), pair(rows, 1), pair(rows, 2), pair(rows, 3));
             let (a, b) = (_mm256_unpacklo_ps(r0, r1), _mm256_unpackhi_ps(r0, r1));
             let (c, d) = (_mm256_unpacklo_ps(r2, r3), _mm256_unpackhi_ps(r2, r3));
             [

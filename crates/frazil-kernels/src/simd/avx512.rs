@@ -71,6 +71,21 @@ unsafe fn fma_pair<const STRIDES: usize, const OFFSET: usize>(
     }
 }
 
+/// Four numbers of rows i, i + 4, i + 8 and i + 12 side by side, so that no shuffle has to cross the
+/// quarters.
+/// # Safety
+/// They can be read; the CPU has AVX-512.
+#[inline(always)]
+unsafe fn four(rows: &[*const f32; 16], i: usize) -> __m512 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let x = _mm512_castps128_ps512(_mm_loadu_ps(rows[i]));
+        let x = _mm512_insertf32x4::<1>(x, _mm_loadu_ps(rows[i + 4]));
+        let x = _mm512_insertf32x4::<2>(x, _mm_loadu_ps(rows[i + 8]));
+        _mm512_insertf32x4::<3>(x, _mm_loadu_ps(rows[i + 12]))
+    }
+}
+
 impl Simd for Avx512 {
     const LANES: usize = 16;
     type F32 = __m512;
@@ -288,14 +303,7 @@ impl Simd for Avx512 {
     unsafe fn load_columns(self, rows: &[*const f32; 16]) -> [__m512; 4] {
         // SAFETY: the caller's promise; `self` is the proof that the CPU has the instruction.
         unsafe {
-            // Rows i, i + 4, i + 8 and i + 12 side by side, so that no shuffle has to cross the quarters.
-            let four = |i: usize| {
-                let x = _mm512_castps128_ps512(_mm_loadu_ps(rows[i]));
-                let x = _mm512_insertf32x4::<1>(x, _mm_loadu_ps(rows[i + 4]));
-                let x = _mm512_insertf32x4::<2>(x, _mm_loadu_ps(rows[i + 8]));
-                _mm512_insertf32x4::<3>(x, _mm_loadu_ps(rows[i + 12]))
-            };
-            let (r0, r1, r2, r3) = (four(0), four(1), four(2), four(3));
+            let (r0, r1, r2, r3) = (four(rows, 0), four(rows, 1), four(rows, 2), four(rows, 3));
             let (a, b) = (_mm512_unpacklo_ps(r0, r1), _mm512_unpackhi_ps(r0, r1));
             let (c, d) = (_mm512_unpacklo_ps(r2, r3), _mm512_unpackhi_ps(r2, r3));
             [

@@ -3,7 +3,9 @@
 //! A value of a [`Simd`] type is the proof that the CPU has its instructions: only [`dispatch`]
 //! makes one, after it has asked. Everything on the way from there to an instruction must be
 //! inlined into the function that [`dispatch`] compiles for that CPU: methods here and
-//! [`Kernel::run`] are `#[inline(always)]`, and so is every function on vectors that they call.
+//! [`Kernel::run`] are `#[inline(always)]`, and so is every function on vectors that they call. A
+//! closure cannot be, so none works on vectors: where the compiler left one as a function of its
+//! own, every instruction in it was a call, and attention ten times slower.
 //! What cannot be said in these terms (the inner loops of the matrix products) uses intrinsics of
 //! its own beside this.
 

@@ -71,20 +71,22 @@ impl Kernel for Rows<'_> {
                     sum = s.add(sum, s.select(end, power, s.splat(0.0)));
                 }
                 let sum = s.sum(sum);
-                let (factor, term) = if log { (1.0, largest) } else { (1.0 / sum, 0.0) };
-                let (factor, term) = (s.splat(factor), s.splat(term));
-                // The logarithm once per row, so that it may be the library's.
-                let logarithm = s.splat(if log { sum.ln() } else { 0.0 });
-                let from = if log { x.as_ptr() } else { out.cast_const() };
-                let last = |x: S::F32| {
-                    if log { s.sub(s.sub(x, term), logarithm) } else { s.mul(x, factor) }
-                };
-                for c in (0..whole).step_by(S::LANES) {
-                    s.store(out.add(c), last(s.load(from.add(c))));
-                }
-                if rest > 0 {
-                    let x = s.load_first(from.add(whole), rest);
-                    s.store_first(out.add(whole), last(x), rest);
+                if log {
+                    // The logarithm once per row, so that it may be the library's.
+                    let logarithm = s.splat(sum.ln());
+                    for c in (0..whole).step_by(S::LANES) {
+                        let x = s.sub(s.load(x.as_ptr().add(c)), top);
+                        s.store(out.add(c), s.sub(x, logarithm));
+                    }
+                    let x = s.sub(s.load_first(tail.as_ptr(), rest), top);
+                    s.store_first(out.add(whole), s.sub(x, logarithm), rest);
+                } else {
+                    let factor = s.splat(1.0 / sum);
+                    for c in (0..whole).step_by(S::LANES) {
+                        s.store(out.add(c), s.mul(s.load(out.add(c)), factor));
+                    }
+                    let x = s.load_first(out.add(whole), rest);
+                    s.store_first(out.add(whole), s.mul(x, factor), rest);
                 }
             }
         }
