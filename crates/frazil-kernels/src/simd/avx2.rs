@@ -295,6 +295,15 @@ impl Simd for Avx2 {
         // SAFETY: `self` is the proof that the CPU has the instruction.
         unsafe { _mm256_castsi256_ps(x) }
     }
+    const LOOKUP: bool = false;
+    #[inline(always)]
+    fn lookup(self, table: &[f32; 16], index: __m256i) -> __m256 {
+        // SAFETY: four bits are an index of the table; `self` is the proof that the CPU has the instruction.
+        unsafe {
+            let index = _mm256_and_si256(index, _mm256_set1_epi32(15));
+            _mm256_i32gather_ps::<4>(table.as_ptr(), index)
+        }
+    }
     #[inline(always)]
     fn sum(self, x: __m256) -> f32 {
         // SAFETY: `self` is the proof that the CPU has the instruction.

@@ -284,6 +284,12 @@ impl Simd for Avx512 {
         // SAFETY: `self` is the proof that the CPU has the instruction.
         unsafe { _mm512_castsi512_ps(x) }
     }
+    const LOOKUP: bool = true;
+    #[inline(always)]
+    fn lookup(self, table: &[f32; 16], index: __m512i) -> __m512 {
+        // SAFETY: the table is as long as a vector; `self` is the proof that the CPU has the instruction.
+        unsafe { _mm512_permutexvar_ps(index, _mm512_loadu_ps(table.as_ptr())) }
+    }
     #[inline(always)]
     fn sum(self, x: __m512) -> f32 {
         // SAFETY: `self` is the proof that the CPU has the instruction.

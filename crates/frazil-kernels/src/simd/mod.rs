@@ -140,6 +140,11 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// Four numbers can be read at each of the first [`Simd::LANES`] addresses.
     unsafe fn load_columns(self, rows: &[*const f32; 16]) -> [Self::F32; 4];
 
+    /// Whether [`Simd::lookup`] is one instruction.
+    const LOOKUP: bool;
+    /// The number at each index, of which only the last four bits count.
+    fn lookup(self, table: &[f32; 16], index: Self::I32) -> Self::F32;
+
     /// The sum of all lanes.
     fn sum(self, x: Self::F32) -> f32;
     /// The largest lane.

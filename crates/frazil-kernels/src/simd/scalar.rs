@@ -183,6 +183,11 @@ impl Simd for Scalar {
     fn select(self, mask: bool, a: f32, b: f32) -> f32 {
         if mask { a } else { b }
     }
+    const LOOKUP: bool = false;
+    #[inline(always)]
+    fn lookup(self, table: &[f32; 16], index: i32) -> f32 {
+        table[(index & 15) as usize]
+    }
     #[inline(always)]
     fn sum(self, x: f32) -> f32 {
         x

@@ -82,9 +82,12 @@ operations! {
     min_i32: |s, a, b, c| s.of_bits(s.min_i32(s.bits(a), s.bits(b)));
     max_i32: |s, a, b, c| s.of_bits(s.max_i32(s.bits(a), s.bits(b)));
     select: |s, a, b, c| s.select(s.lt(a, b), c, a);
+    lookup: |s, a, b, c| s.lookup(&TABLE, s.bits(a));
     splat: |s, a, b, c| s.add(a, s.splat(1.5));
     splat_i32: |s, a, b, c| s.of_bits(s.add_i32(s.bits(a), s.splat_i32(-7)));
 }
+
+const TABLE: [f32; 16] = [0., 1., 2., 3., 4., 5., 6., 7., 8., 9., 10., 11., 12., 13., 14., 15.];
 
 const SPECIAL: [f32; 14] = [
     0.0,
@@ -212,6 +215,38 @@ fn reciprocals_within_two_units() {
         for (x, got) in x.iter().zip(dispatch(isa, Reciprocals(&x))) {
             let error = (f64::from(got) * f64::from(*x) - 1.0).abs();
             assert!(error <= 2.0 / f64::from(1 << 23), "{isa} 1/{x}: {got}");
+        }
+    }
+}
+
+struct Columns<'a>(&'a [f32], usize);
+
+impl Kernel for Columns<'_> {
+    type Output = Vec<f32>;
+    /// Four columns of as many rows as lanes, one column after the other.
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> Vec<f32> {
+        let rows: [*const f32; 16] = std::array::from_fn(|row| self.0[row * self.1..].as_ptr());
+        let mut out = vec![0.0; 4 * S::LANES];
+        // SAFETY: each row has four numbers, and the output all of them.
+        unsafe {
+            let columns = s.load_columns(&rows);
+            for (i, column) in columns.into_iter().enumerate() {
+                s.store(out.as_mut_ptr().add(i * S::LANES), column);
+            }
+        }
+        out
+    }
+}
+
+#[test]
+fn rows_become_columns() {
+    let x: Vec<f32> = (0..16 * 7).map(|i| i as f32).collect();
+    for isa in Isa::available() {
+        let got = dispatch(isa, Columns(&x, 7));
+        let lanes = isa.lanes();
+        for (i, got) in got.into_iter().enumerate() {
+            assert_eq!(got, x[i % lanes * 7 + i / lanes], "{isa} {i}");
         }
     }
 }

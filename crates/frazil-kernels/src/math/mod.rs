@@ -4,6 +4,8 @@
 //! they are in `activation`. The constants are minimax fits of ours, rounded
 //! to `f32` one by one. What each promises is tested on every instruction set below.
 
+mod tables;
+
 use std::f32::consts::LN_2;
 
 use crate::simd::Simd;
@@ -55,10 +57,15 @@ fn polynomial<S: Simd, const N: usize>(s: S, x: S::F32, c: &[f32; N]) -> S::F32 
     sum
 }
 
-/// `1 + x · (c[0] + c[1] x + …)`
+/// `1 + x · (c[0] + c[1] x + …)`, in pairs, so that fewer steps wait for each other.
 #[inline(always)]
-fn one_plus<S: Simd, const N: usize>(s: S, x: S::F32, c: &[f32; N]) -> S::F32 {
-    s.fma(polynomial(s, x, c), x, s.splat(1.0))
+fn one_plus<S: Simd>(s: S, x: S::F32, c: &[f32; 6]) -> S::F32 {
+    let square = s.mul(x, x);
+    let low = s.fma(x, s.splat(c[1]), s.splat(c[0]));
+    let middle = s.fma(x, s.splat(c[3]), s.splat(c[2]));
+    let high = s.fma(x, s.splat(c[5]), s.splat(c[4]));
+    let rest = s.fma(s.fma(high, square, middle), square, low);
+    s.fma(rest, x, s.splat(1.0))
 }
 
 /// `e^x` within 2 units in the last place; infinite above 88.722, 0 where the result is below the
@@ -129,6 +136,9 @@ fn odd_ratio<S: Simd, const P: usize, const Q: usize>(
 /// `x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))` within 3e-7 · max(1, |x|).
 #[inline(always)]
 pub fn gelu_tanh<S: Simd>(s: S, x: S::F32) -> S::F32 {
+    if S::LOOKUP {
+        return tables::gelu(s, x, &tables::BY_TANH);
+    }
     // (1 + tanh u) / 2 = 1 / (1 + e^-2u): no cancellation anywhere. Factors of x and x³ for base 2.
     const LINEAR: f32 = -2.302_208_2;
     const CUBIC: f32 = -0.102_943_24;
@@ -140,10 +150,22 @@ pub fn gelu_tanh<S: Simd>(s: S, x: S::F32) -> S::F32 {
 /// `x/2 · (1 + erf(x / √2))` within 3e-7 · max(1, |x|).
 #[inline(always)]
 pub fn gelu_erf<S: Simd>(s: S, x: S::F32) -> S::F32 {
+    if S::LOOKUP {
+        return tables::gelu(s, x, &tables::BY_ERF);
+    }
     // Φ(x) = 1 / (1 + Φ(-x)/Φ(x)), and the logarithm of that ratio is close to a line.
     let x = s.max(s.splat(LOWEST), x);
     let square = s.min(s.splat(32.0), s.mul(x, x));
-    s.mul(x, logistic2(s, s.mul(x, polynomial(s, square, &NORMAL))))
+    // In pairs, so that fewer steps wait for each other.
+    let c = &NORMAL;
+    let fourth = s.mul(square, square);
+    let a = s.fma(square, s.splat(c[1]), s.splat(c[0]));
+    let b = s.fma(square, s.splat(c[3]), s.splat(c[2]));
+    let d = s.fma(square, s.splat(c[5]), s.splat(c[4]));
+    let e = s.fma(square, s.splat(c[7]), s.splat(c[6]));
+    let (low, high) = (s.fma(b, fourth, a), s.fma(e, fourth, d));
+    let slope = s.fma(high, s.mul(fourth, fourth), low);
+    s.mul(x, logistic2(s, s.mul(x, slope)))
 }
 
 /// Under it both GELUs are nearer to 0 than 1e-11; at it the powers of two in them are still finite.
