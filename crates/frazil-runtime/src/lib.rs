@@ -16,7 +16,10 @@ mod ops;
 mod plan;
 mod session;
 
-pub use engine::{Engine, EngineOptions, OutputRows, Outputs, Ranges, StepTime, Worker, raise};
+pub use engine::{
+    Engine, EngineOptions, OutputRows, Outputs, Packed, PackedWeights, Ranges, StepTime, Worker,
+    raise,
+};
 pub use error::{Error, Result};
 pub use execution::Execution;
 pub use feed::{Feed, Inputs};

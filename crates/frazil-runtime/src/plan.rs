@@ -32,18 +32,23 @@ pub struct Step {
 impl Plan {
     /// The plan for `wanted`; refuses, by name, what cannot run.
     pub fn new(graph: &Graph, wanted: &[Port]) -> Result<Self> {
+        Self::with(graph, wanted, false)
+    }
+
+    /// The same; `elsewhere`: variables are weights that are kept elsewhere, and count as constant.
+    pub(crate) fn with(graph: &Graph, wanted: &[Port], elsewhere: bool) -> Result<Self> {
         if wanted.is_empty() {
             return Err(Error::NoOutputs);
         }
         let needed = needed(graph, wanted.iter().map(|port| port.value.node));
-        refuse(graph, wanted, &needed)?;
+        refuse(graph, wanted, &needed, elsewhere)?;
         let mut steps: Vec<Step> = Vec::new();
         let mut constant = vec![false; graph.len()];
         for node in graph.topological()? {
             if needed[node.index()] {
                 let op = &graph.node(node).op;
                 constant[node.index()] = match op {
-                    Op::Const(_) => true,
+                    Op::Const(_) | Op::Variable(_) => true,
                     _ if op.is_input() => false,
                     _ => graph.node(node).inputs.iter().all(|input| constant[input.node.index()]),
                 };
@@ -68,8 +73,11 @@ fn needed(graph: &Graph, from: impl Iterator<Item = NodeId>) -> Vec<bool> {
     needed
 }
 
-fn refuse(graph: &Graph, wanted: &[Port], needed: &[bool]) -> Result<()> {
-    let cannot = |op: &Op| matches!(op, Op::Foreign(_) | Op::Variable(_) | Op::ReadVariable(_));
+fn refuse(graph: &Graph, wanted: &[Port], needed: &[bool], elsewhere: bool) -> Result<()> {
+    let cannot = |op: &Op| match op {
+        Op::Variable(_) => !elsewhere,
+        op => matches!(op, Op::Foreign(_) | Op::ReadVariable(_)),
+    };
     let mut culprits = graph.nodes().filter(|(id, node)| needed[id.index()] && cannot(&node.op));
     let Some((culprit, node)) = culprits.next() else { return Ok(()) };
     let more = culprits.count();

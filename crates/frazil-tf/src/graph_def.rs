@@ -22,6 +22,11 @@ pub fn decode(bytes: Bytes) -> Result<GraphDef> {
     message_file::decode(bytes, EXPECTED)
 }
 
+/// The bytes of a graph whose weights are small or elsewhere; [`write()`] keeps no second copy of large ones.
+pub fn encode(graph: &GraphDef) -> Vec<u8> {
+    graph.encode_to_vec()
+}
+
 /// [`decode`] of a file, which is mapped, not read.
 pub fn read(path: impl AsRef<Path>) -> Result<GraphDef> {
     message_file::read(path.as_ref(), EXPECTED)

@@ -27,8 +27,11 @@ fn model(head: Head) -> Graph {
 }
 
 fn engine(graph: &Graph, isa: Isa, packed: bool) -> Engine {
-    Engine::new(graph, &EngineOptions { isa: Some(isa), threads: Some(2), packed, int8: None })
-        .unwrap()
+    Engine::new(
+        graph,
+        &EngineOptions { isa: Some(isa), threads: Some(2), packed, ..Default::default() },
+    )
+    .unwrap()
 }
 
 /// A sequence of that length, always the same one for a seed.

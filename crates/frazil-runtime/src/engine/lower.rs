@@ -3,7 +3,7 @@
 //!
 //! A node without a fast kernel is a plain step on tensors; what is fast around it stays fast.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use frazil_graph::op::{Binary, GeluForm, Unary};
 use frazil_graph::{Dim, Facts, Graph, Node, NodeId, Op, Symbol, Value, infer};
@@ -17,7 +17,7 @@ use super::program::{
     Stride, Target, View, Work,
 };
 use super::weights::{Linear, LinearI8, Matrix, Table};
-use super::{Ranges, memory};
+use super::{PackedWeights, Ranges, memory};
 use crate::execution::run_node;
 use crate::plan::Plan;
 use crate::{Error, Result, ops};
@@ -26,8 +26,13 @@ use crate::{Error, Result, ops};
 type Reason = String;
 
 /// The program of a graph that was raised (and packed, if it is to be).
-pub(crate) fn lower(graph: Graph, isa: Isa, ranges: Option<&Ranges>) -> Result<Program> {
-    let plan = Plan::new(&graph, &graph.outputs)?;
+pub(crate) fn lower(
+    graph: Graph,
+    isa: Isa,
+    ranges: Option<&Ranges>,
+    before: Option<&PackedWeights>,
+) -> Result<Program> {
+    let plan = Plan::with(&graph, &graph.outputs, before.is_some())?;
     let facts = infer(&graph)?;
     let needed: HashSet<NodeId> = plan.steps.iter().map(|step| step.node).collect();
     let mut uses: HashMap<Value, Vec<NodeId>> = HashMap::new();
@@ -50,6 +55,8 @@ pub(crate) fn lower(graph: Graph, isa: Isa, ranges: Option<&Ranges>) -> Result<P
         extents: BTreeMap::new(),
         isa,
         ranges,
+        before,
+        absorbed: Vec::new(),
         bytes: HashMap::new(),
         columns: HashMap::new(),
         program: Program {
@@ -66,6 +73,7 @@ pub(crate) fn lower(graph: Graph, isa: Isa, ranges: Option<&Ranges>) -> Result<P
             linears_i8: Vec::new(),
             outputs: Vec::new(),
             slow: Vec::new(),
+            absorbed: Vec::new(),
         },
         graph: &graph,
     };
@@ -83,7 +91,9 @@ pub(crate) fn lower(graph: Graph, isa: Isa, ranges: Option<&Ranges>) -> Result<P
         let place = lowering.place(port.value);
         lowering.program.outputs.push((port.name.clone(), place));
     }
+    let absorbed = lowering.absorbed();
     let mut program = lowering.program;
+    program.absorbed = absorbed;
     memory::drop_unread(&mut program);
     memory::assign_blocks(&mut program);
     program.graph = without_constants(graph);
@@ -145,6 +155,10 @@ struct Lowering<'g> {
     isa: Isa,
     /// What the inputs of products were seen to be, where bytes are wanted.
     ranges: Option<&'g Ranges>,
+    /// Weights that were packed before.
+    before: Option<&'g PackedWeights>,
+    /// Weights that products have taken in.
+    absorbed: Vec<Value>,
     /// The bytes of a storage that has them.
     bytes: HashMap<usize, Quantized>,
     /// Transpositions without a value of their own, and what they transpose.
@@ -157,11 +171,46 @@ type Groups = HashMap<NodeId, Vec<NodeId>>;
 
 impl Lowering<'_> {
     fn constant_node(&mut self, id: NodeId) -> Result<()> {
+        let node = self.graph.node(id);
+        let elsewhere = |value: &Value| !self.constants.contains_key(value);
+        if matches!(node.op, Op::Variable(_)) || node.inputs.iter().any(elsewhere) {
+            return Ok(());
+        }
         let outputs = run_node(self.graph, id, &self.constants)?;
         for (port, tensor) in outputs.into_iter().enumerate() {
             self.constants.insert(Value { node: id, port: port as u32 }, tensor);
         }
         Ok(())
+    }
+
+    /// Constants that only products read, and that live in packed weights from now on.
+    fn absorbed(&self) -> Vec<String> {
+        let sources: BTreeSet<NodeId> =
+            self.absorbed.iter().map(|&value| self.behind(value).node).collect();
+        let taken: HashSet<Value> = self.absorbed.iter().copied().collect();
+        let read_elsewhere = |id: NodeId| {
+            // Through identities, every reader is a product.
+            let mut waiting = vec![Value::from(id)];
+            while let Some(value) = waiting.pop() {
+                if self.places.contains_key(&value) {
+                    return true;
+                }
+                for &reader in self.uses.get(&value).map_or(&[][..], Vec::as_slice) {
+                    let node = self.graph.node(reader);
+                    match node.op {
+                        Op::Unary(Unary::Identity | Unary::StopGradient) => {
+                            waiting.push(reader.into());
+                        }
+                        Op::Linear(_) | Op::MatMul(_)
+                            if taken.contains(&value) && node.inputs[1] == value => {}
+                        _ => return true,
+                    }
+                }
+            }
+            false
+        };
+        let kept = sources.into_iter().filter(|&id| !read_elsewhere(id));
+        kept.map(|id| self.graph.node(id).name.clone()).collect()
     }
 
     /// Where a value is; constants are brought in when somebody asks for them.
@@ -280,17 +329,20 @@ impl Lowering<'_> {
         let out = Target::F32(out);
         let node = self.graph.node(id);
         let range = self.ranges.and_then(|ranges| ranges.get(&node.name)).copied();
+        let before = self.before.and_then(|before| before.get(&node.name));
         if let (Some(range), Place::View(view)) = (range, &x)
             && view.column == 0
         {
-            let linear = LinearI8::pack(self.isa, parts)?;
+            let before = before.map(|packed| (packed.bytes.clone(), packed.scales.clone()));
+            let linear = LinearI8::new(self.isa, parts, before)?;
             self.program.linears_i8.push(linear);
             let alone = self.only_reader(node.inputs[0]) == Some(id);
             let x = self.quantized(id, view, range, alone);
             let linear = self.program.linears_i8.len() - 1;
             self.step(id, Work::LinearI8 { x, linear, activation, residual, out });
         } else {
-            let linear = Linear::pack(self.isa, parts)?;
+            let before = before.map(|packed| packed.bytes.clone());
+            let linear = Linear::new(self.isa, parts, before)?;
             self.program.linears.push(linear);
             let linear = self.program.linears.len() - 1;
             self.step(id, Work::Linear { x, linear, activation, residual, out });
@@ -357,7 +409,7 @@ impl Lowering<'_> {
             Op::Embed => self.embed(id, node)?,
             Op::Linear(_) | Op::MatMul(_) => {
                 // The plain kernel is the better one for products of two variables.
-                if matches!(node.op, Op::MatMul(_)) && self.constant(node.inputs[1]).is_err() {
+                if matches!(node.op, Op::MatMul(_)) && self.matrix(node).is_err() {
                     return Ok(false);
                 }
                 match groups.get(&id) {
@@ -453,13 +505,28 @@ impl Lowering<'_> {
 
     /// The matrix of a linear layer.
     fn matrix(&self, node: &Node) -> Result<Matrix, Reason> {
-        let weight = self.constant(node.inputs[1])?.clone();
         let (transposed, bias) = match &node.op {
             Op::Linear(op) => (op.transpose_w, Some(self.constant(node.inputs[2])?.clone())),
             Op::MatMul(op) if !op.transpose_a => (op.transpose_b, None),
             _ => return Err("the rows are transposed".into()),
         };
-        Ok(Matrix { weight, transposed, bias })
+        let value = node.inputs[1];
+        let (weight, fact) = (self.constants.get(&value).cloned(), &self.facts[value]);
+        if weight.is_none() && !matches!(self.graph.op(self.behind(value)), Op::Variable(_)) {
+            return Err(format!("`{}` is not constant", self.graph.value_name(value)));
+        }
+        let dims = fact.known_dims();
+        let (Some(DType::F32), Some([rows, columns])) = (fact.dtype, dims.as_deref()) else {
+            return Err(format!("the weight is {fact}"));
+        };
+        let (rows, columns) = (*rows as usize, *columns as usize);
+        let (k, n) = if transposed { (columns, rows) } else { (rows, columns) };
+        match &bias {
+            Some(bias) if bias.dtype() != DType::F32 || **bias.shape() != [n] => {
+                Err(format!("the bias is {} {}", bias.dtype(), bias.shape()))
+            }
+            _ => Ok(Matrix { weight, k, n, transposed, bias }),
+        }
     }
 
     /// A product with the activation and the sum that follow it.
@@ -467,7 +534,8 @@ impl Lowering<'_> {
         let matrix = self.matrix(node)?;
         let (x, x_dims) = self.rows(node.inputs[0])?;
         let dims = self.dims(id.into())?;
-        let (k, _) = matrix.extents()?;
+        let k = matrix.k;
+        self.absorbed.push(node.inputs[1]);
         if !x_dims.last().is_some_and(|last| last.is(k as i64)) || x_dims.len() != dims.len() {
             return Err("the operands do not go together".into());
         }
@@ -521,7 +589,7 @@ impl Lowering<'_> {
                 let node = self.graph.node(operand.node);
                 let fits = matches!(node.op, Op::Linear(_) | Op::MatMul(_))
                     && self.only_reader(operand) == Some(step.node)
-                    && self.matrix(node).and_then(|matrix| matrix.extents()).is_ok()
+                    && self.matrix(node).is_ok()
                     && self.dims(operand).is_ok_and(|dims| dims.len() == 2);
                 if fits {
                     by_rows.entry(self.behind(node.inputs[0])).or_default().push(operand.node);
@@ -553,8 +621,8 @@ impl Lowering<'_> {
         for &member in group {
             parts.push(self.matrix(self.graph.node(member))?);
         }
-        let widths: Vec<usize> =
-            parts.iter().map(|part| part.extents().map(|(_, n)| n)).collect::<Result<_, _>>()?;
+        let widths: Vec<usize> = parts.iter().map(|part| part.n).collect();
+        self.absorbed.extend(group.iter().map(|&member| self.graph.node(member).inputs[1]));
         let total: usize = widths.iter().sum();
         let out = self.view(&[dims[0].clone(), Dim::from(total)]);
         let mut column = 0;

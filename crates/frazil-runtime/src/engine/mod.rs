@@ -17,13 +17,14 @@ mod worker;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use frazil_graph::Graph;
 use frazil_graph::pass::{self, Fusions, Report};
 use frazil_kernels::Isa;
 use frazil_kernels::par::Pool;
 
 use crate::{Error, Inputs, Result, Run};
-use program::Program;
+use program::{Program, Work};
 pub use worker::{OutputRows, Outputs, StepTime, Worker};
 
 /// How an engine is made.
@@ -37,6 +38,21 @@ pub struct EngineOptions {
     pub packed: bool,
     /// Products whose inputs were seen ([`Engine::observe`]) are computed in bytes.
     pub int8: Option<Ranges>,
+    /// Weights that were packed before ([`Engine::packed_weights`]), for the same instructions. The
+    /// graph may have variables in place of the constants that they took in.
+    pub weights: Option<PackedWeights>,
+}
+
+/// Packed weights by the node of the product that reads them.
+pub type PackedWeights = HashMap<String, Packed>;
+
+/// The packed weights of a product.
+#[derive(Clone, Debug)]
+pub struct Packed {
+    /// As the kernel wants them; at a cache line.
+    pub bytes: Bytes,
+    /// For products in bytes: what a step of one in each column stands for.
+    pub scales: Vec<f32>,
 }
 
 /// The smallest and the largest number that the product of a node was seen to read.
@@ -44,7 +60,7 @@ pub type Ranges = HashMap<String, (f32, f32)>;
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { isa: None, threads: None, packed: true, int8: None }
+        Self { isa: None, threads: None, packed: true, int8: None, weights: None }
     }
 }
 
@@ -59,9 +75,17 @@ pub struct Engine {
 impl Engine {
     /// Prepares a graph whose weights are constants.
     pub fn new(graph: &Graph, options: &EngineOptions) -> Result<Self> {
+        if let Some(isa) = options.isa.filter(|isa| !isa.is_available()) {
+            return Err(Error::NoIsa { isa: isa.name() });
+        }
+        Self::prepare(graph, options)
+    }
+
+    /// The same, also for instructions that this machine lacks: not to run, but to have its weights
+    /// packed.
+    pub fn prepare(graph: &Graph, options: &EngineOptions) -> Result<Self> {
         graph.check()?;
         let isa = match options.isa {
-            Some(isa) if !isa.is_available() => return Err(Error::NoIsa { isa: isa.name() }),
             Some(isa) => isa,
             None => Isa::chosen().map_err(|error| Error::UnknownIsa { name: error.name })?,
         };
@@ -71,7 +95,8 @@ impl Engine {
         };
         let mut graph = graph.clone();
         raise(&mut graph, options.packed)?;
-        let program = Arc::new(lower::lower(graph, isa, options.int8.as_ref())?);
+        let program =
+            Arc::new(lower::lower(graph, isa, options.int8.as_ref(), options.weights.as_ref())?);
         let pool = Arc::new(Pool::new(threads));
         Ok(Self { program, pool, idle: Arc::default() })
     }
@@ -92,6 +117,9 @@ impl Engine {
 
     /// Lends a worker that is idle, or a new one.
     fn with_worker<T>(&self, work: impl FnOnce(&mut Worker) -> Result<T>) -> Result<T> {
+        if !self.program.isa.is_available() {
+            return Err(Error::NoIsa { isa: self.program.isa.name() });
+        }
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let worker = idle().pop();
         let mut worker = worker.unwrap_or_else(|| self.worker());
@@ -113,6 +141,30 @@ impl Engine {
     /// The graph as it is run: raised and packed.
     pub fn graph(&self) -> &Graph {
         &self.program.graph
+    }
+
+    /// The packed weights of every product, by its node: the bytes, and the scales of the columns
+    /// where they are bytes themselves.
+    pub fn packed_weights(&self) -> impl Iterator<Item = (&str, &[u8], &[f32])> {
+        self.program.steps.iter().filter_map(|step| {
+            let name = self.program.graph.node(step.node).name.as_str();
+            match &step.work {
+                Work::Linear { linear, .. } => {
+                    let linear = &self.program.linears[*linear];
+                    Some((name, bytemuck::cast_slice(linear.packed()), &[][..]))
+                }
+                Work::LinearI8 { linear, .. } => {
+                    let linear = &self.program.linears_i8[*linear];
+                    Some((name, linear.packed(), linear.scales.as_slice()))
+                }
+                _ => None,
+            }
+        })
+    }
+
+    /// Constants of the graph that live in packed weights only.
+    pub fn absorbed(&self) -> &[String] {
+        &self.program.absorbed
     }
 
     /// The instructions in use.

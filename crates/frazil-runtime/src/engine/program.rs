@@ -33,6 +33,8 @@ pub(crate) struct Program {
     pub linears: Vec<Linear>,
     pub linears_i8: Vec<LinearI8>,
     pub outputs: Vec<(String, Place)>,
+    /// Constants of the graph that live in packed weights only.
+    pub absorbed: Vec<String>,
     /// What runs by plain kernels though a fast one exists, and why.
     pub slow: Vec<(String, String)>,
 }

@@ -1,6 +1,7 @@
 //! The commands: each parses its arguments, calls one of `frazil::ops`, and prints the report.
 
 pub mod bench;
+pub mod compile;
 pub mod convert;
 pub mod demo;
 pub mod export_weights;

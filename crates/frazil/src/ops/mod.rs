@@ -1,6 +1,7 @@
 //! What frazil does, one module for each verb: options in, report out. Nothing here prints.
 
 pub mod bench;
+pub mod compile;
 pub mod convert;
 pub mod cut_spec;
 pub mod export_weights;

@@ -12,6 +12,7 @@ use frazil_tensor::Tensor;
 use frazil_tensor::npy::{Npz, NpzWriter};
 use serde::Serialize;
 
+use super::compile::{self, Compiled};
 use super::role;
 use crate::source::{GraphOptions, open_graph};
 use crate::{Error, Result};
@@ -81,13 +82,10 @@ pub fn run(
 ) -> Result<(Report, Vec<(String, Tensor)>)> {
     let given = Npz::open(inputs)?;
     let start = Instant::now();
-    let opened = open_graph(model, &options.graph)?;
-    let (graph, mut notes) = (opened.graph, opened.notes);
-    notes.extend(dropout_note(&opened.passes));
+    let (graph, way, mut notes) = open(model, options)?;
     let roles = role::roles(&graph)?;
     let (fed, assigned) = role::assign(&roles, &given, &Default::default())?;
     notes.extend(assigned);
-    let way = Way::new(&graph, options)?;
     let open_seconds = start.elapsed().as_secs_f64();
     let start = Instant::now();
     let batches = batches(&graph, &fed)?;
@@ -122,6 +120,21 @@ pub fn run(
         notes,
     };
     Ok((report, found))
+}
+
+/// The model, what computes it, and what was decided on the way.
+fn open(model: &Path, options: &Options) -> Result<(Graph, Way, Vec<String>)> {
+    if compile::is_compiled(model) {
+        let compiled = Compiled::open(model)?;
+        let packed = options.packed;
+        let engine = compiled.engine(&EngineOptions { packed, ..EngineOptions::default() })?;
+        return Ok((compiled.graph, Way::Engine(engine), Vec::new()));
+    }
+    let opened = open_graph(model, &options.graph)?;
+    let (graph, mut notes) = (opened.graph, opened.notes);
+    notes.extend(dropout_note(&opened.passes));
+    let way = Way::new(&graph, options)?;
+    Ok((graph, way, notes))
 }
 
 /// What computes.

@@ -84,7 +84,8 @@ fn compare_fast(
     let large = graph.nodes().count() > 1000;
     for isa in Isa::available().filter(|&isa| isa != Isa::Scalar || !large) {
         for packed in [false, true] {
-            let options = EngineOptions { isa: Some(isa), threads: Some(2), packed, int8: None };
+            let options =
+                EngineOptions { isa: Some(isa), threads: Some(2), packed, ..Default::default() };
             let engine = Engine::new(graph, &options).unwrap();
             let run = |batch: &Inputs| engine.run(batch).unwrap().outputs;
             let counts = |port: &Port, shape: &[usize], at: usize| -> bool {

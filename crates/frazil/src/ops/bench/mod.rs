@@ -21,6 +21,7 @@ use serde::Serialize;
 pub use lengths::Lengths;
 pub use random::random_model;
 
+use super::compile::{self, Compiled};
 use super::role::{self, InputRole, Role};
 use crate::source::{GraphOptions, open_graph};
 use crate::{Error, Result};
@@ -153,8 +154,8 @@ pub struct StepSum {
 
 /// Measures.
 pub fn bench(model: &Model, options: &Options) -> Result<Report> {
-    let (name, graph) = open(model)?;
-    let roles = role::roles(&graph)?;
+    let (name, source) = open(model)?;
+    let roles = role::roles(source.graph())?;
     let lengths = match &options.lengths {
         Some(lengths) => lengths.draw(options.sequences)?,
         None => vec![options.seq; options.batch],
@@ -170,7 +171,7 @@ pub fn bench(model: &Model, options: &Options) -> Result<Report> {
         .map(|lengths| batch(&roles, lengths))
         .collect::<Result<_>>()?;
     let ranges = match options.variants.iter().any(|variant| variant.int8) {
-        true => calibrate(&graph, &roles, &lengths)?,
+        true => calibrate(source.graph(), &roles, &lengths)?,
         false => Ranges::default(),
     };
     let mut engines = Vec::new();
@@ -178,10 +179,10 @@ pub fn bench(model: &Model, options: &Options) -> Result<Report> {
         let start = Instant::now();
         let (isa, threads, packed) = (variant.isa, variant.threads, !variant.padded);
         let int8 = variant.int8.then(|| ranges.clone());
-        let engine = Engine::new(&graph, &EngineOptions { isa, threads, packed, int8 })?;
+        let engine = source.engine(&EngineOptions { isa, threads, packed, int8, weights: None })?;
         engines.push((engine, start.elapsed().as_secs_f64()));
     }
-    drop(graph);
+    drop(source);
     let mut times: Vec<Vec<f64>> = vec![Vec::new(); engines.len()];
     let mut profiles: Vec<Vec<StepSum>> = vec![Vec::new(); engines.len()];
     let mut operations = vec![0.0; engines.len()];
@@ -266,13 +267,42 @@ pub fn calibrate(graph: &Graph, roles: &[InputRole], lengths: &[usize]) -> Resul
     Ok(ranges)
 }
 
-fn open(model: &Model) -> Result<(String, Graph)> {
+/// A model that is open.
+enum Source {
+    Graph(Graph),
+    Compiled(Compiled),
+}
+
+impl Source {
+    fn graph(&self) -> &Graph {
+        match self {
+            Source::Graph(graph) => graph,
+            Source::Compiled(compiled) => &compiled.graph,
+        }
+    }
+
+    fn engine(&self, options: &EngineOptions) -> Result<Engine> {
+        match self {
+            Source::Graph(graph) => Ok(Engine::new(graph, options)?),
+            Source::Compiled(_) if options.int8.is_some() => Err(Error::Usage {
+                what: "the compiled model has its weights as float32 only".into(),
+                hint: "measure int8 on the model that it was compiled from".into(),
+            }),
+            Source::Compiled(compiled) => compiled.engine(options),
+        }
+    }
+}
+
+fn open(model: &Model) -> Result<(String, Source)> {
     Ok(match model {
+        Model::File(path, _) if compile::is_compiled(path) => {
+            (path.display().to_string(), Source::Compiled(Compiled::open(path)?))
+        }
         Model::File(path, options) => {
-            (path.display().to_string(), open_graph(path, options)?.graph)
+            (path.display().to_string(), Source::Graph(open_graph(path, options)?.graph))
         }
         Model::Random(size, head) => {
-            (format!("{size}, made-up weights"), random_model(size, *head)?)
+            (format!("{size}, made-up weights"), Source::Graph(random_model(size, *head)?))
         }
     })
 }

@@ -1,0 +1,96 @@
+//! Compiled models: the same numbers to the last bit, and refusal of what does not fit.
+#![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use frazil::kernels::Isa;
+use frazil::ops::compile::{Compiled, Options, compile};
+use frazil::runtime::{Engine, EngineOptions, Inputs};
+use frazil::source::{GraphOptions, open_graph};
+use frazil::tensor::Tensor;
+use frazil::tensor::testing::shared;
+
+fn inputs() -> Inputs {
+    let ints = |value: &dyn Fn(usize) -> i32| {
+        Tensor::from_vec([2, 20], (0..40).map(value).collect::<Vec<i32>>()).unwrap()
+    };
+    Inputs::from([
+        ("input_ids".into(), ints(&|i| (i * 13 % 800) as i32)),
+        ("input_mask".into(), ints(&|i| i32::from(i < 33))),
+        ("segment_ids".into(), ints(&|i| (i % 2) as i32)),
+    ])
+}
+
+/// A small classifier in a file for all instruction sets.
+fn compiled(folder: &Path) -> Option<(PathBuf, GraphOptions, PathBuf)> {
+    let model = shared("fixtures/classifier")?.join("model.ckpt-27");
+    let config = shared("fixtures/data/bert_config_small.json")?;
+    let head = Some(frazil::bert::Head::Classifier);
+    let graph = GraphOptions { config: Some(config), head, ..GraphOptions::default() };
+    let out = folder.join("model.frazil");
+    let options = Options { graph: graph.clone(), isas: Isa::ALL.to_vec() };
+    let report = compile(&model, &out, &options).unwrap();
+    assert_eq!(report.bytes, fs::metadata(&out).unwrap().len());
+    // Per layer: query, key and value; output; up; down. The last layer's query is apart; two heads.
+    assert_eq!(report.products, 2 * 4 + 1 + 2);
+    Some((model, graph, out))
+}
+
+#[test]
+fn as_the_model_that_it_was_compiled_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some((model, options, out)) = compiled(folder.path()) else { return };
+    let graph = open_graph(&model, &options).unwrap().graph;
+    let compiled = Compiled::open(&out).unwrap();
+    for isa in Isa::available() {
+        let options = EngineOptions { isa: Some(isa), ..EngineOptions::default() };
+        let wanted = Engine::new(&graph, &options).unwrap().run(&inputs()).unwrap().outputs;
+        let engine = compiled.engine(&options).unwrap();
+        assert_eq!((engine.isa(), engine.slow()), (isa, &[][..]));
+        let found = engine.run(&inputs()).unwrap().outputs;
+        assert_eq!(wanted.len(), found.len());
+        for ((name, wanted), (same, found)) in wanted.iter().zip(&found) {
+            assert_eq!(name, same);
+            assert_eq!(wanted.values::<f32>().unwrap(), found.values::<f32>().unwrap(), "{isa}");
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some((model, options, out)) = compiled(folder.path()) else { return };
+    let good = fs::read(&out).unwrap();
+    let error_of = |bytes: &[u8]| {
+        let path = folder.path().join("bad.frazil");
+        fs::File::create(&path).unwrap().write_all(bytes).unwrap();
+        Compiled::open(&path).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    assert!(error_of(b"FRAZIL??").ends_with("is no compiled model"));
+    for end in [8, 15, 100, good.len() / 2, good.len() - 1] {
+        assert!(error_of(&good[..end]).ends_with("is damaged"), "{end}");
+    }
+    // Any bit of the header.
+    for at in (8..600).step_by(37) {
+        let mut bad = good.clone();
+        bad[at] ^= 0x10;
+        assert!(error_of(&bad).ends_with("is damaged"), "{at}");
+    }
+    // Another version, with a checksum that is right.
+    let length = u32::from_le_bytes(good[8..12].try_into().unwrap()) as usize;
+    let text = String::from_utf8(good[16..16 + length].to_vec()).unwrap();
+    let old = text.replacen("\"layout\":1", "\"layout\":0", 1);
+    let mut bad = good[..12].to_vec();
+    bad.extend_from_slice(&crc32c::crc32c(old.as_bytes()).to_le_bytes());
+    bad.extend_from_slice(old.as_bytes());
+    bad.extend_from_slice(&good[16 + length..]);
+    assert!(error_of(&bad).contains("was compiled by frazil"), "{}", error_of(&bad));
+    // Nothing for the instructions that are allowed.
+    let best = folder.path().join("best.frazil");
+    compile(&model, &best, &Options { graph: options, isas: vec![Isa::Avx512Vnni] }).unwrap();
+    let scalar = EngineOptions { isa: Some(Isa::Scalar), ..EngineOptions::default() };
+    let error = Compiled::open(&best).unwrap().engine(&scalar).err().unwrap().to_string();
+    assert!(error.contains("is compiled for avx512vnni"), "{error}");
+}
