@@ -33,8 +33,8 @@ fn compiled(folder: &Path) -> Option<(PathBuf, GraphOptions, PathBuf)> {
     let options = Options { graph: graph.clone(), isas: Isa::ALL.to_vec() };
     let report = compile(&model, &out, &options).unwrap();
     assert_eq!(report.bytes, fs::metadata(&out).unwrap().len());
-    // Per layer: query, key and value; output; up; down. The last layer's query is apart; two heads.
-    assert_eq!(report.products, 2 * 4 + 1 + 2);
+    // Per layer: query, key, value, output, up, down; then the pooler and the classes.
+    assert_eq!(report.products, 2 * 6 + 2);
     Some((model, graph, out))
 }
 
@@ -44,8 +44,8 @@ fn as_the_model_that_it_was_compiled_from() {
     let Some((model, options, out)) = compiled(folder.path()) else { return };
     let graph = open_graph(&model, &options).unwrap().graph;
     let compiled = Compiled::open(&out).unwrap();
-    for isa in Isa::available() {
-        let options = EngineOptions { isa: Some(isa), ..EngineOptions::default() };
+    for (isa, packed) in Isa::available().flat_map(|isa| [(isa, false), (isa, true)]) {
+        let options = EngineOptions { isa: Some(isa), packed, ..EngineOptions::default() };
         let wanted = Engine::new(&graph, &options).unwrap().run(&inputs()).unwrap().outputs;
         let engine = compiled.engine(&options).unwrap();
         assert_eq!((engine.isa(), engine.slow()), (isa, &[][..]));

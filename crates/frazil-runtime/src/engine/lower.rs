@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use frazil_graph::op::{Binary, GeluForm, Unary};
+use frazil_graph::op::{Binary, Unary};
 use frazil_graph::{Dim, Facts, Graph, Node, NodeId, Op, Symbol, Value, infer};
 use frazil_kernels::Isa;
 use frazil_kernels::gemm::Activation;
@@ -16,11 +16,12 @@ use super::program::{
     Attention, Embed, ExtentId, Kind, Norm, Place, Program, Quantized, Sequences, Step, Storage,
     Stride, Target, View, Work,
 };
-use super::weights::{Linear, LinearI8, Matrix, Table};
+use super::survey::{activation, known_symbols, padded, refuse_nan, without_constants};
+use super::weights::{Linear, LinearI8, Matrix, Table, WHOLE_PANELS};
 use super::{PackedWeights, Ranges, memory};
 use crate::execution::run_node;
 use crate::plan::Plan;
-use crate::{Error, Result, ops};
+use crate::{Result, ops};
 
 /// Why a node is left to the plain kernels.
 type Reason = String;
@@ -98,47 +99,6 @@ pub(crate) fn lower(
     memory::assign_blocks(&mut program);
     program.graph = without_constants(graph);
     Ok(program)
-}
-
-/// An error if a weight has something that is no number.
-fn refuse_nan(graph: &Graph, id: NodeId) -> Result<()> {
-    let node = graph.node(id);
-    let Some(values) = node.op.as_const().and_then(|value| value.values::<f32>().ok()) else {
-        return Ok(());
-    };
-    // In pieces without an exit on the way, which the compiler turns into vectors.
-    let any = |piece: &[f32]| piece.iter().fold(false, |found, x| found | x.is_nan());
-    match values.chunks(4096).position(any) {
-        None => Ok(()),
-        Some(piece) => {
-            let at = values[piece * 4096..].iter().position(|x| x.is_nan()).unwrap_or(0);
-            Err(Error::NotANumber { name: node.name.clone(), at: piece * 4096 + at })
-        }
-    }
-}
-
-/// Symbols whose size is known when steps begin: those of the inputs, and the packed rows.
-fn known_symbols(graph: &Graph, needed: &HashSet<NodeId>) -> HashSet<Symbol> {
-    let mut symbols = HashSet::from([Symbol::rows()]);
-    for port in &graph.inputs {
-        if let Op::Input(input) | Op::InputWithDefault(input) = graph.op(port.value)
-            && needed.contains(&port.value.node)
-        {
-            let single = input.dims.iter().flatten().filter_map(Dim::as_symbol);
-            symbols.extend(single.cloned());
-        }
-    }
-    symbols
-}
-
-/// Weights live in the program now; the graph keeps its nodes for plain steps and messages.
-fn without_constants(mut graph: Graph) -> Graph {
-    for id in graph.ids() {
-        if let Op::Const(op) = &mut graph.node_mut(id).op {
-            op.value = Tensor::from_vec([0], Vec::<f32>::new()).expect("nothing fits nothing");
-        }
-    }
-    graph
 }
 
 struct Lowering<'g> {
@@ -329,20 +289,17 @@ impl Lowering<'_> {
         let out = Target::F32(out);
         let node = self.graph.node(id);
         let range = self.ranges.and_then(|ranges| ranges.get(&node.name)).copied();
-        let before = self.before.and_then(|before| before.get(&node.name));
         if let (Some(range), Place::View(view)) = (range, &x)
             && view.column == 0
         {
-            let before = before.map(|packed| (packed.bytes.clone(), packed.scales.clone()));
-            let linear = LinearI8::new(self.isa, parts, before)?;
+            let linear = LinearI8::new(self.isa, parts)?;
             self.program.linears_i8.push(linear);
             let alone = self.only_reader(node.inputs[0]) == Some(id);
             let x = self.quantized(id, view, range, alone);
             let linear = self.program.linears_i8.len() - 1;
             self.step(id, Work::LinearI8 { x, linear, activation, residual, out });
         } else {
-            let before = before.map(|packed| packed.bytes.clone());
-            let linear = Linear::new(self.isa, parts, before)?;
+            let linear = Linear::new(self.isa, parts, self.before)?;
             self.program.linears.push(linear);
             let linear = self.program.linears.len() - 1;
             self.step(id, Work::Linear { x, linear, activation, residual, out });
@@ -525,7 +482,7 @@ impl Lowering<'_> {
             Some(bias) if bias.dtype() != DType::F32 || **bias.shape() != [n] => {
                 Err(format!("the bias is {} {}", bias.dtype(), bias.shape()))
             }
-            _ => Ok(Matrix { weight, k, n, transposed, bias }),
+            _ => Ok(Matrix { node: node.name.clone(), weight, k, n, transposed, bias }),
         }
     }
 
@@ -589,7 +546,7 @@ impl Lowering<'_> {
                 let node = self.graph.node(operand.node);
                 let fits = matches!(node.op, Op::Linear(_) | Op::MatMul(_))
                     && self.only_reader(operand) == Some(step.node)
-                    && self.matrix(node).is_ok()
+                    && self.matrix(node).is_ok_and(|matrix| matrix.n.is_multiple_of(WHOLE_PANELS))
                     && self.dims(operand).is_ok_and(|dims| dims.len() == 2);
                 if fits {
                     by_rows.entry(self.behind(node.inputs[0])).or_default().push(operand.node);
@@ -805,25 +762,4 @@ impl Lowering<'_> {
         self.step(id, Work::Gather { x, rows, out });
         Ok(true)
     }
-}
-
-/// The activation that an operation is, if a product can apply it.
-fn activation(op: &Op) -> Option<Activation> {
-    match op {
-        Op::Gelu(gelu) if gelu.form == GeluForm::Tanh => Some(Activation::GeluTanh),
-        Op::Gelu(_) => Some(Activation::GeluErf),
-        Op::Unary(Unary::Tanh) => Some(Activation::Tanh),
-        Op::Unary(Unary::Relu) => Some(Activation::Relu),
-        _ => None,
-    }
-}
-
-/// Numbers from one row to the next: an odd number of cache lines, so that rows do not fall on
-/// the same sets of a cache; narrow rows stay as they are.
-fn padded(width: usize) -> usize {
-    if width < 64 {
-        return width;
-    }
-    let lines = width.div_ceil(16);
-    (lines | 1) * 16
 }

@@ -11,10 +11,12 @@ mod lower;
 mod memory;
 mod program;
 mod steps;
+mod survey;
 mod weights;
 mod worker;
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -24,7 +26,7 @@ use frazil_kernels::Isa;
 use frazil_kernels::par::Pool;
 
 use crate::{Error, Inputs, Result, Run};
-use program::{Program, Work};
+use program::Program;
 pub use worker::{OutputRows, Outputs, StepTime, Worker};
 
 /// How an engine is made.
@@ -46,13 +48,13 @@ pub struct EngineOptions {
 /// Packed weights by the node of the product that reads them.
 pub type PackedWeights = HashMap<String, Packed>;
 
-/// The packed weights of a product.
+/// The packed weights of a product: a part of a file that is mapped.
 #[derive(Clone, Debug)]
 pub struct Packed {
-    /// As the kernel wants them; at a cache line.
-    pub bytes: Bytes,
-    /// For products in bytes: what a step of one in each column stands for.
-    pub scales: Vec<f32>,
+    /// The file.
+    pub file: Bytes,
+    /// Where they lie in it.
+    pub range: Range<usize>,
 }
 
 /// The smallest and the largest number that the product of a node was seen to read.
@@ -143,22 +145,11 @@ impl Engine {
         &self.program.graph
     }
 
-    /// The packed weights of every product, by its node: the bytes, and the scales of the columns
-    /// where they are bytes themselves.
-    pub fn packed_weights(&self) -> impl Iterator<Item = (&str, &[u8], &[f32])> {
-        self.program.steps.iter().filter_map(|step| {
-            let name = self.program.graph.node(step.node).name.as_str();
-            match &step.work {
-                Work::Linear { linear, .. } => {
-                    let linear = &self.program.linears[*linear];
-                    Some((name, bytemuck::cast_slice(linear.packed()), &[][..]))
-                }
-                Work::LinearI8 { linear, .. } => {
-                    let linear = &self.program.linears_i8[*linear];
-                    Some((name, linear.packed(), linear.scales.as_slice()))
-                }
-                _ => None,
-            }
+    /// The packed weights of every product in float32, by its node.
+    pub fn packed_weights(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.program.linears.iter().flat_map(|linear| {
+            let all: &[u8] = bytemuck::cast_slice(linear.packed());
+            linear.parts.iter().map(move |(name, range)| (name.as_str(), &all[range.clone()]))
         })
     }
 

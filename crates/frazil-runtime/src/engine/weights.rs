@@ -1,6 +1,7 @@
 //! Weights as the kernels want them.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use bytes::Bytes;
 use frazil_kernels::Isa;
@@ -8,15 +9,19 @@ use frazil_kernels::gemm::{ALIGN, Orientation, f32 as gemm, i8 as gemm_i8};
 use frazil_tensor::{DType, Tensor};
 
 use super::block::Block;
+use super::{Packed, PackedWeights};
 use crate::ops;
 
-/// The weights of one product, or of several that read the same rows.
+/// The weights of one product, or of several that read the same rows: panels are self-contained, so
+/// those of one matrix follow those of another.
 pub(crate) struct Linear {
     pub k: usize,
     pub n: usize,
     packed: Memory,
     /// `[n]`, zeros where a product has none.
     pub bias: Vec<f32>,
+    /// The nodes, and the bytes of each one's weights.
+    pub parts: Vec<(String, Range<usize>)>,
 }
 
 /// The same in bytes: symmetric, with a scale for each column.
@@ -30,6 +35,10 @@ pub(crate) struct LinearI8 {
     pub bias: Vec<f32>,
 }
 
+/// Matrices stand side by side if their columns are a multiple of this: no panel of any
+/// instruction set is then shared by two.
+pub(crate) const WHOLE_PANELS: usize = 64;
+
 /// Packed weights: made here, or a window on a mapped file.
 enum Memory {
     Made(Block, usize),
@@ -37,12 +46,40 @@ enum Memory {
 }
 
 impl Memory {
-    /// The first `len` bytes of a block.
+    /// So many bytes, which `fill` writes.
     fn made(bytes: usize, fill: impl FnOnce(&mut Block)) -> Result<Self, String> {
         let room = || "there is no room for the packed weights".to_owned();
         let mut block = Block::zeroed(bytes.div_ceil(4)).ok_or_else(room)?;
         fill(&mut block);
         Ok(Self::Made(block, bytes))
+    }
+
+    /// Weights that were packed before: a window if they lie next to each other, else a copy.
+    fn before(parts: &[&Packed], bytes: usize) -> Result<Self, String> {
+        let found: usize = parts.iter().map(|part| part.range.len()).sum();
+        if found != bytes {
+            return Err(format!("{found} bytes of packed weights, {bytes} are expected"));
+        }
+        let follows = |pair: &[&Packed]| {
+            let same = pair[0].file.as_ptr() == pair[1].file.as_ptr();
+            same && pair[0].range.end == pair[1].range.start
+        };
+        if let (Some(first), Some(last)) = (parts.first(), parts.last())
+            && parts.windows(2).all(follows)
+        {
+            let window = first.file.slice(first.range.start..last.range.end);
+            if (window.as_ptr() as usize).is_multiple_of(ALIGN) {
+                return Ok(Self::Mapped(window));
+            }
+        }
+        Self::made(bytes, |block| {
+            let mut to = block.u8_mut();
+            for part in parts {
+                let (here, rest) = to.split_at_mut(part.range.len());
+                here.copy_from_slice(&part.file[part.range.clone()]);
+                to = rest;
+            }
+        })
     }
 
     fn bytes(&self) -> &[u8] {
@@ -55,6 +92,8 @@ impl Memory {
 
 /// A matrix with its orientation and bias.
 pub(crate) struct Matrix {
+    /// The node of the product.
+    pub node: String,
     /// The weight; none where it was packed before.
     pub weight: Option<Tensor>,
     pub k: usize,
@@ -91,56 +130,40 @@ fn biases(parts: &[Matrix]) -> Result<Vec<f32>, String> {
 /// `k` and all columns of matrices that stand side by side.
 fn extents(parts: &[Matrix]) -> Result<(usize, usize), String> {
     let k = parts.first().map_or(0, |part| part.k);
-    if parts.iter().any(|part| part.k != k) {
-        return Err("the matrices read rows of different widths".into());
+    let whole = |part: &Matrix| part.k == k && part.n.is_multiple_of(WHOLE_PANELS);
+    if parts.len() > 1 && !parts.iter().all(whole) {
+        return Err("the matrices cannot stand side by side".into());
     }
     Ok((k, parts.iter().map(|part| part.n).sum()))
 }
 
-/// Matrices of one `k` side by side as `[k, n]`.
-fn side_by_side(parts: &[Matrix]) -> Result<Vec<f32>, String> {
-    let (k, n) = extents(parts)?;
-    let mut all = vec![0.0; k * n];
-    let mut begin = 0;
-    for part in parts {
-        let (weight, width) = (part.weight()?, part.n);
-        for row in 0..k {
-            let to = &mut all[row * n + begin..][..width];
-            if part.transposed {
-                to.iter_mut().enumerate().for_each(|(i, to)| *to = weight[i * k + row]);
-            } else {
-                to.copy_from_slice(&weight[row * width..][..width]);
-            }
-        }
-        begin += width;
-    }
-    Ok(all)
-}
-
 impl Linear {
-    /// Packs matrices of one `k` side by side, or takes what was packed before; the reason if that
-    /// cannot be.
-    pub fn new(isa: Isa, parts: &[Matrix], before: Option<Bytes>) -> Result<Self, String> {
+    /// Packs matrices side by side, or takes what was packed before; the reason if that cannot be.
+    pub fn new(isa: Isa, parts: &[Matrix], before: Option<&PackedWeights>) -> Result<Self, String> {
         let (k, n) = extents(parts)?;
-        let (len, bias) = (gemm::packed_len(isa, k, n), biases(parts)?);
-        let packed = match (before, parts) {
-            (Some(bytes), _) => mapped(bytes, 4 * len)?,
-            // One matrix is packed from where it lies.
-            (None, [part]) => {
-                let weight = part.weight()?;
-                Memory::made(4 * len, |block| {
-                    let to = &mut block.f32_mut()[..len];
-                    gemm::pack(isa, &weight, part.orientation(), k, n, to);
-                })?
-            }
-            (None, parts) => {
-                let all = side_by_side(parts)?;
-                Memory::made(4 * len, |block| {
-                    gemm::pack(isa, &all, Orientation::Kn, k, n, &mut block.f32_mut()[..len]);
+        let mut end = 0;
+        let mut range = |part: &Matrix| {
+            let begin = end;
+            end += 4 * gemm::packed_len(isa, k, part.n);
+            (part.node.clone(), begin..end)
+        };
+        let ranges: Vec<(String, Range<usize>)> = parts.iter().map(&mut range).collect();
+        let found = before.and_then(|before| {
+            parts.iter().map(|part| before.get(&part.node)).collect::<Option<Vec<_>>>()
+        });
+        let packed = match found {
+            Some(found) => Memory::before(&found, end)?,
+            None => {
+                let weights = parts.iter().map(Matrix::weight).collect::<Result<Vec<_>, _>>()?;
+                Memory::made(end, |block| {
+                    for ((part, weight), (_, range)) in parts.iter().zip(&weights).zip(&ranges) {
+                        let to = &mut block.f32_mut()[range.start / 4..range.end / 4];
+                        gemm::pack(isa, weight, part.orientation(), k, part.n, to);
+                    }
                 })?
             }
         };
-        Ok(Self { k, n, packed, bias })
+        Ok(Self { k, n, packed, bias: biases(parts)?, parts: ranges })
     }
 
     /// The weights as the product wants them.
@@ -150,53 +173,40 @@ impl Linear {
 }
 
 impl LinearI8 {
-    /// Rounds matrices of one `k` side by side to bytes, or takes what was packed before; the
-    /// reason if that cannot be.
-    pub fn new(
-        isa: Isa,
-        parts: &[Matrix],
-        before: Option<(Bytes, Vec<f32>)>,
-    ) -> Result<Self, String> {
+    /// Rounds matrices side by side to bytes; the reason if that cannot be.
+    pub fn new(isa: Isa, parts: &[Matrix]) -> Result<Self, String> {
         let (k, n) = extents(parts)?;
-        let (len, bias) = (gemm_i8::packed_len(isa, k, n), biases(parts)?);
-        if let Some((bytes, scales)) = before {
-            if scales.len() != n {
-                return Err(format!("{} scales for {n} columns", scales.len()));
+        let mut scales = Vec::with_capacity(n);
+        let mut rounded = Vec::with_capacity(parts.len());
+        for part in parts {
+            let (weight, all) = (part.weight()?, scales.len());
+            let column = |at: usize| if part.transposed { at / k.max(1) } else { at % part.n };
+            let mut largest = vec![0f32; part.n];
+            for (at, x) in weight.iter().enumerate() {
+                largest[column(at)] = largest[column(at)].max(x.abs());
             }
-            return Ok(Self { k, n, packed: mapped(bytes, len)?, scales, bias });
+            scales.extend(largest.iter().map(|&m| if m > 0.0 { m / 127.0 } else { 1.0 }));
+            let scale = |at: usize| scales[all + column(at)];
+            let round = |(at, x): (usize, &f32)| (x / scale(at)).round() as i8;
+            rounded.push(weight.iter().enumerate().map(round).collect::<Vec<i8>>());
         }
-        let all = side_by_side(parts)?; // [k, n]
-        let mut largest = vec![0f32; n];
-        for row in all.chunks_exact(n.max(1)) {
-            largest.iter_mut().zip(row).for_each(|(most, x)| *most = most.max(x.abs()));
-        }
-        let scales: Vec<f32> =
-            largest.iter().map(|&most| if most > 0.0 { most / 127.0 } else { 1.0 }).collect();
-        let mut rounded = Vec::with_capacity(all.len());
-        for row in all.chunks_exact(n.max(1)) {
-            rounded.extend(row.iter().zip(&scales).map(|(x, scale)| (x / scale).round() as i8));
-        }
-        let packed = Memory::made(len, |block| {
-            gemm_i8::pack(isa, &rounded, Orientation::Kn, k, n, &mut block.u8_mut()[..len]);
+        let lens: Vec<usize> =
+            parts.iter().map(|part| gemm_i8::packed_len(isa, k, part.n)).collect();
+        let packed = Memory::made(lens.iter().sum(), |block| {
+            let mut to = block.u8_mut();
+            for ((part, rounded), &len) in parts.iter().zip(&rounded).zip(&lens) {
+                let (here, rest) = to.split_at_mut(len);
+                gemm_i8::pack(isa, rounded, part.orientation(), k, part.n, here);
+                to = rest;
+            }
         })?;
-        Ok(Self { k, n, packed, scales, bias })
+        Ok(Self { k, n, packed, scales, bias: biases(parts)? })
     }
 
     /// The weights as the product wants them.
     pub fn packed(&self) -> &[u8] {
         self.packed.bytes()
     }
-}
-
-/// A window on a file, if it is what is expected.
-fn mapped(bytes: Bytes, len: usize) -> Result<Memory, String> {
-    if bytes.len() != len {
-        return Err(format!("{} bytes of packed weights, {len} are expected", bytes.len()));
-    }
-    if !(bytes.as_ptr() as usize).is_multiple_of(ALIGN) {
-        return Err("packed weights do not begin at a cache line".into());
-    }
-    Ok(Memory::Mapped(bytes))
 }
 
 /// A table of rows that are looked up where they lie.

@@ -158,7 +158,7 @@ pub fn compile(model: &Path, out: &Path, options: &Options) -> Result<Report> {
         });
     }
     for (isa, engine) in &engines {
-        for (node, bytes, _) in engine.packed_weights() {
+        for (node, bytes) in engine.packed_weights() {
             let block = layout.add(bytes.len());
             header.packed.push(PackedEntry { isa: isa.name().into(), node: node.into(), block });
         }
@@ -170,7 +170,7 @@ pub fn compile(model: &Path, out: &Path, options: &Options) -> Result<Report> {
             blocks.write(tensor.bytes()?)?;
         }
         for (_, engine) in &engines {
-            for (_, bytes, _) in engine.packed_weights() {
+            for (_, bytes) in engine.packed_weights() {
                 blocks.write(bytes)?;
             }
         }
@@ -383,7 +383,10 @@ impl Compiled {
         let mut weights: HashMap<Isa, PackedWeights> = HashMap::new();
         for entry in header.packed {
             let isa: Isa = entry.isa.parse().map_err(|_| damaged())?;
-            let packed = Packed { bytes: block(entry.block)?, scales: Vec::new() };
+            block(entry.block)?; // within the file
+            let begin = entry.block.offset as usize;
+            let range = begin..begin + entry.block.length as usize;
+            let packed = Packed { file: body.clone(), range };
             weights.entry(isa).or_default().insert(entry.node, packed);
         }
         Ok(Self { graph, weights, path: path.to_path_buf() })
