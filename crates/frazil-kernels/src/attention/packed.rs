@@ -6,11 +6,10 @@
 //! then blocks of queries go through scores, softmax and the sum of values, with the tiles of a
 //! matrix product in registers. The division by the sum comes last.
 //!
-//! Measured on one core of an Ice Lake Xeon against the peak of its multiply-add at that moment,
-//! heads of 64: 76% with 384 keys, 66 to 71% with 128, 45% with 29 and 25% with 12 (AVX-512, whose
-//! peak is 180 GFLOP/s); 80%, 75% and 58% with 384, 128 and 29 (AVX2, 111 GFLOP/s). The products alone
-//! reach 90 to 95%; of the rest half is softmax, half is packing, which waits for rows from the
-//! third-level cache. Rows should begin at cache lines: else every vector of values is two reads.
+//! Measured on one core of a busy Ice Lake Xeon, 12 heads of 64, as a part of its multiply-add peak in
+//! the same process: about two thirds with 128 keys, 45% with 29, 25% with 12 (AVX-512); three quarters
+//! with 128 keys, 58% with 29 (AVX2). Rows should begin at cache lines: else every vector of values is
+//! two reads.
 
 use std::ops::Range;
 
