@@ -288,7 +288,7 @@ fn damaged_files_are_refused_or_read() {
 /// How long this thread has computed, where the system says; else how long ago `start` was. Other
 /// programs on the machine then do not make a file slow.
 fn busy(start: Instant) -> Duration {
-    let said = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let said = fs::read_to_string("/proc/thread-self/schedstat").ok();
     let nanoseconds = said.and_then(|said| said.split(' ').next()?.parse().ok());
     nanoseconds.map_or_else(|| start.elapsed(), Duration::from_nanos)
 }
