@@ -37,6 +37,12 @@ const USAGE: &str = "usage: cargo xtask <task>
 
   bench formats [--rounds N] [--small] [--python PROGRAM]
                       frazil against TensorFlow and against the disk; recorded in benchmarks/
+  bench peers [--arms A,B] [--with torch] [--workloads W1,W5] [--precision f32|int8]
+              [--rounds N] [--threads N] [--quick] [--python PROGRAM]
+                      frazil against OpenVINO, ONNX Runtime, TensorFlow, tract, candle and rten,
+                      in turns; recorded in benchmarks/record
+  bench growth [the same flags]
+                      time by length, batch, layers and threads
   codegen [--check]   remake the Rust types from the .proto files, and docs/reference/ops.md
   peers [NAME]... [--full] [--clean] [--frazil PROGRAM] [--python PROGRAM]
                       what frazil writes, the real programs read and run: formats, goldens,

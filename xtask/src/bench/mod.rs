@@ -4,13 +4,16 @@
 //! builds optimised programs and only starts and times them; what runs inside frazil's library
 //! is measured by `crates/frazil-tf/examples/checkpoint_speed.rs`.
 
+mod engines;
 mod formats;
 mod machine;
 mod report;
 
 use anyhow::{Context, Result, bail};
 
-/// What to run.
+const NAMES: &str = "formats, growth, peers";
+
+/// What `formats` is to run.
 struct Options<'a> {
     /// Samples of each measure.
     rounds: usize,
@@ -22,7 +25,13 @@ struct Options<'a> {
 
 /// Runs the benchmark that `args` names.
 pub fn run(args: &[&str]) -> Result<()> {
-    let [name, args @ ..] = args else { bail!("which benchmark? There is: formats") };
+    let [name, args @ ..] = args else { bail!("which benchmark? There are: {NAMES}") };
+    match *name {
+        "formats" => {}
+        "growth" => return engines::growth::run(args),
+        "peers" => return engines::run(args),
+        other => bail!("no benchmark `{other}`; there are: {NAMES}"),
+    }
     let mut options = Options { rounds: 5, small: false, python: None };
     let mut args = args.iter();
     while let Some(&arg) = args.next() {
@@ -37,8 +46,5 @@ pub fn run(args: &[&str]) -> Result<()> {
             other => bail!("no option `{other}`"),
         }
     }
-    match *name {
-        "formats" => formats::run(&options),
-        other => bail!("no benchmark `{other}`; there is: formats"),
-    }
+    formats::run(&options)
 }

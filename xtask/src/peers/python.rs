@@ -45,6 +45,13 @@ pub const ENGINES: Requirements = Requirements {
     megabytes: 500,
     packages: 150,
 };
+/// ONNX Runtime, and OpenVINO with what quantizes for it.
+pub const SPEED: Requirements = Requirements {
+    name: "speed",
+    pins: include_str!("../../peers/requirements/speed.txt"),
+    megabytes: 900,
+    packages: 250,
+};
 /// Hugging Face's newest transformers, with PyTorch.
 pub const PYTORCH: Requirements = Requirements {
     name: "pytorch",
@@ -262,7 +269,7 @@ mod tests {
 
     #[test]
     fn everything_is_pinned() {
-        for Requirements { name, pins, .. } in [TENSORFLOW, ENGINES, PYTORCH] {
+        for Requirements { name, pins, .. } in [TENSORFLOW, ENGINES, SPEED, PYTORCH] {
             for line in pins.lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
                 assert!(line.contains("=="), "{name}: {line}");
             }
