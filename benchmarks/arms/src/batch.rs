@@ -56,6 +56,12 @@ impl Batch {
         batches
     }
 
+    /// Sequences to find ranges with, one at a time: generated ids, other ones than are measured.
+    #[cfg(feature = "frazil")]
+    pub fn calibration(vocabulary: usize) -> impl Iterator<Item = Self> {
+        (0..16).map(move |i| Self::new(&[128], 128, 1000 + i, vocabulary))
+    }
+
     fn new(lengths: &[usize], seq: usize, first: usize, vocabulary: usize) -> Self {
         let mut batch = Self {
             lengths: lengths.to_vec(),

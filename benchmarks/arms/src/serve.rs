@@ -18,6 +18,8 @@ pub struct Setup {
     pub folder: PathBuf,
     /// Threads to compute with.
     pub threads: usize,
+    /// Only write what is needed besides.
+    pub prepare: bool,
 }
 
 impl Setup {
@@ -53,6 +55,11 @@ pub trait Engine: Sized {
     /// The engine's version.
     const VERSION: &'static str;
 
+    /// Writes into the folder what loading needs besides, for int8 for example.
+    fn prepare(_setup: &Setup) -> Result<()> {
+        Ok(())
+    }
+
     /// Loads the model.
     fn load(setup: &Setup) -> Result<Self>;
 
@@ -78,6 +85,9 @@ pub trait Engine: Sized {
 
 /// Loads, and answers every line of stdin.
 pub fn serve<E: Engine>(setup: &Setup) -> Result<()> {
+    if setup.prepare {
+        return E::prepare(setup);
+    }
     let vocabulary = setup.size("vocab_size")?;
     let mut out = std::io::stdout().lock();
     let mut say = |value: Value| -> Result<()> {
@@ -99,7 +109,8 @@ pub fn serve<E: Engine>(setup: &Setup) -> Result<()> {
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let request = serde_json::from_str(&line).context("a request that is none");
-        let found = request.and_then(|request| answer(&mut engine, request, vocabulary, &mut prepared));
+        let found =
+            request.and_then(|request| answer(&mut engine, request, vocabulary, &mut prepared));
         say(found.unwrap_or_else(|error| json!({ "error": format!("{error:#}") })))?;
     }
     Ok(())

@@ -1,10 +1,11 @@
-//! frazil's engine, on the checkpoint.
+//! frazil's engine, on the checkpoint; int8 with ranges seen on generated sequences.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
 use frazil::bert::Head;
-use frazil::runtime::{Engine as Runtime, EngineOptions, Inputs};
+use frazil::graph::Graph;
+use frazil::runtime::{Engine as Runtime, EngineOptions, Inputs, Ranges};
 use frazil::source::{GraphOptions, open_graph};
 use frazil::tensor::Tensor;
 use frazil_kernels::par::Pool;
@@ -13,6 +14,9 @@ use serde_json::{Value, json};
 
 use crate::batch::Batch;
 use crate::serve::{Engine, Setup};
+
+/// The file that [`Engine::prepare`] writes.
+const RANGES: &str = "frazil-ranges.json";
 
 /// The engine.
 pub struct Frazil {
@@ -25,28 +29,33 @@ impl Engine for Frazil {
 
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
 
-    fn load(setup: &Setup) -> Result<Self> {
-        let options = GraphOptions { head: Some(Head::Squad), ..GraphOptions::default() };
-        let graph = open_graph(setup.folder.join("bert_model.ckpt"), &options)?.graph;
-        let mut options = EngineOptions::default();
-        options.threads = Some(setup.threads);
-        match setup.precision.as_str() {
-            "f32" => {}
-            other => bail!("this engine does not run with `{other}`"),
+    fn prepare(setup: &Setup) -> Result<()> {
+        if setup.precision != "int8" {
+            return Ok(());
         }
-        Ok(Self { engine: Runtime::new(&graph, &options)? })
+        let engine = Runtime::new(&graph(setup)?, &options(setup))?;
+        let mut ranges = Ranges::new();
+        for batch in Batch::calibration(setup.size("vocab_size")?) {
+            engine.observe(&inputs(&batch)?, &mut ranges)?;
+        }
+        Ok(std::fs::write(setup.folder.join(RANGES), serde_json::to_string(&ranges)?)?)
+    }
+
+    fn load(setup: &Setup) -> Result<Self> {
+        let mut options = options(setup);
+        options.int8 = match setup.precision.as_str() {
+            "f32" => None,
+            "int8" => {
+                let text = std::fs::read_to_string(setup.folder.join(RANGES))?;
+                Some(serde_json::from_str(&text)?)
+            }
+            other => bail!("this engine does not run with `{other}`"),
+        };
+        Ok(Self { engine: Runtime::new(&graph(setup)?, &options)? })
     }
 
     fn feed(&mut self, batch: &Batch) -> Result<Self::Fed> {
-        let tensor = |values: &[i64]| -> Result<Tensor> {
-            let narrow: Vec<i32> = values.iter().map(|&value| value as i32).collect();
-            Ok(Tensor::from_vec(batch.shape(), narrow)?)
-        };
-        Ok(BTreeMap::from([
-            ("input_ids".to_owned(), tensor(&batch.input_ids)?),
-            ("input_mask".to_owned(), tensor(&batch.input_mask)?),
-            ("segment_ids".to_owned(), tensor(&batch.segment_ids)?),
-        ]))
+        inputs(batch)
     }
 
     fn run(&mut self, fed: &Self::Fed) -> Result<Self::Output> {
@@ -78,4 +87,25 @@ impl Engine for Frazil {
             "memory_gbs": peak::read(&pool, isa, &memory),
         }))
     }
+}
+
+fn graph(setup: &Setup) -> Result<Graph> {
+    let options = GraphOptions { head: Some(Head::Squad), ..GraphOptions::default() };
+    Ok(open_graph(setup.folder.join("bert_model.ckpt"), &options)?.graph)
+}
+
+fn options(setup: &Setup) -> EngineOptions {
+    EngineOptions { threads: Some(setup.threads), ..EngineOptions::default() }
+}
+
+fn inputs(batch: &Batch) -> Result<Inputs> {
+    let tensor = |values: &[i64]| -> Result<Tensor> {
+        let narrow: Vec<i32> = values.iter().map(|&value| value as i32).collect();
+        Ok(Tensor::from_vec(batch.shape(), narrow)?)
+    };
+    Ok(BTreeMap::from([
+        ("input_ids".to_owned(), tensor(&batch.input_ids)?),
+        ("input_mask".to_owned(), tensor(&batch.input_mask)?),
+        ("segment_ids".to_owned(), tensor(&batch.segment_ids)?),
+    ]))
 }

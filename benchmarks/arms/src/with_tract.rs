@@ -61,7 +61,8 @@ impl Engine for Tract {
             Ok(Tensor::from_shape(&batch.shape(), &narrow)?.into())
         };
         let inputs = [&batch.input_ids, &batch.input_mask, &batch.segment_ids];
-        let inputs: Result<TVec<TValue>> = inputs.into_iter().map(|values| tensor(values)).collect();
+        let inputs: Result<TVec<TValue>> =
+            inputs.into_iter().map(|values| tensor(values)).collect();
         Ok((batch.shape(), inputs?))
     }
 

@@ -4,7 +4,10 @@
 stdin, and sleeps in between. The protocol is told in `benchmarks/README.md`; `benchmarks/arms` speaks the
 same one for Rust.
 
-usage of every script that calls it: run_ENGINE.py f32|int8 FOLDER THREADS"""
+usage of every script that calls it: run_ENGINE.py f32|int8 FOLDER THREADS [prepare]
+
+With `prepare` it only writes what the engine makes of the model for itself, so that this costs the process
+that is measured no memory."""
 
 import json
 import os
@@ -40,9 +43,9 @@ class Setup:
             stem, ending = os.path.splitext(path)
             unfinished = f"{stem}-unfinished{ending}"
             make(unfinished)
-            for ending in {ending, ".bin"}:
-                if os.path.exists(f"{stem}-unfinished{ending}"):
-                    os.replace(f"{stem}-unfinished{ending}", f"{stem}{ending}")
+            if os.path.exists(f"{stem}-unfinished.bin"):  # OpenVINO's weights, beside the .xml
+                os.replace(f"{stem}-unfinished.bin", f"{stem}.bin")
+            os.replace(unfinished, path)
         return path
 
     def calibration(self, count=16, seq=128):
@@ -118,6 +121,8 @@ def serve(Engine):
         print(json.dumps(value), file=answers, flush=True)
 
     engine = Engine(setup)
+    if sys.argv[4:] == ["prepare"]:
+        return
     start = time.perf_counter()
     engine.load()
     load_seconds = time.perf_counter() - start

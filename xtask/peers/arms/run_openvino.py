@@ -39,7 +39,7 @@ class OpenVino:
         self.request = compiled.create_infer_request()
         self.outputs = [compiled.output(name) for name in ("start_logits", "end_logits")]
         kinds = {node.get_rt_info()["layerType"].astype(str) for node in compiled.get_runtime_model().get_ops()}
-        self.about = {"kernels": sorted(kinds & {"ScaledDotProductAttention", "FullyConnected", "MatMul", "MHA"})}
+        self.about = {"kernels": sorted(kinds & {"ScaledDotProductAttention", "FullyConnected", "MatMul", "MHA", "Subgraph"})}
 
     def feed(self, inputs):
         return {name: np.ascontiguousarray(inputs[name]) for name in INPUTS}

@@ -81,7 +81,7 @@ const fn python(
 
 /// All of them, frazil first.
 pub const ENGINES: [Engine; 8] = [
-    Engine { door: Door::Packed, ..rust(OURS, 2.5) },
+    Engine { door: Door::Packed, precisions: BOTH, ..rust(OURS, 2.5) },
     python("openvino", "arms/run_openvino.py", python::SPEED, BOTH, 4.0),
     python("onnxruntime", "arms/run_onnxruntime.py", python::SPEED, BOTH, 2.5),
     python("tensorflow", "arms/run_tensorflow.py", python::TENSORFLOW, F32, 4.0),
@@ -164,12 +164,21 @@ impl Starter {
         let needed = (bytes as f64 * engine.memory) as u64 + (300 << 20);
         let free = available_memory().unwrap_or(u64::MAX);
         ensure!(free >= needed, "{} MB of memory are free, {} needed", free >> 20, needed >> 20);
-        let mut command = self.command(engine)?;
         let log = self.logs.join(format!("{}-{}.log", engine.name, precision.name()));
+        let last = || {
+            let said = fs::read_to_string(&log).unwrap_or_default();
+            format!("it says: {}", said.lines().last().unwrap_or("nothing"))
+        };
+        // Engines that quantize write their files in a process of their own.
+        if engine.precisions.contains(&Precision::Int8) {
+            let mut command = self.command(engine, precision, folder)?;
+            let log = fs::File::create(&log)?;
+            command.arg("prepare").stdout(log.try_clone()?).stderr(log).stdin(Stdio::null());
+            let status = command.status().with_context(|| format!("starting {command:?}"))?;
+            ensure!(status.success(), "it cannot prepare the model; {}", last());
+        }
+        let mut command = self.command(engine, precision, folder)?;
         let mut child = command
-            .arg(precision.name())
-            .arg(folder)
-            .arg(self.threads.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(fs::File::create(&log)?)
@@ -190,17 +199,14 @@ impl Starter {
             Hello { version: String::new(), load_seconds: 0.0, first_seconds: 0.0, about: nothing };
         let (at_rest, idle) = (0.0, 0.0);
         let mut arm = Arm { engine, precision, hello, child, stdin, lines, at_rest, idle };
-        let line = arm.line().with_context(|| {
-            let said = fs::read_to_string(&log).unwrap_or_default();
-            format!("it says: {}", said.lines().last().unwrap_or("nothing"))
-        })?;
+        let line = arm.line().with_context(last)?;
         arm.hello = serde_json::from_str(&line).with_context(|| format!("it said `{line}`"))?;
         arm.rest();
         Ok(arm)
     }
 
-    fn command(&self, engine: &Engine) -> Result<Command> {
-        Ok(match engine.home {
+    fn command(&self, engine: &Engine, precision: Precision, folder: &Path) -> Result<Command> {
+        let mut command = match engine.home {
             Home::Rust => {
                 let program = self.rust.as_ref().context("`benchmarks/arms` is not built")?;
                 let mut command = Command::new(program);
@@ -215,7 +221,9 @@ impl Starter {
                 command.env("TF_ENABLE_ONEDNN_OPTS", "1");
                 command
             }
-        })
+        };
+        command.arg(precision.name()).arg(folder).arg(self.threads.to_string());
+        Ok(command)
     }
 }
 
@@ -269,8 +277,8 @@ impl Arm {
 
     fn ask(&mut self, request: &Value) -> Result<Answer> {
         let line = self.exchange(request)?;
-        let answer: Answer =
-            serde_json::from_str(&line).with_context(|| format!("{} said `{line}`", self.name()))?;
+        let answer: Answer = serde_json::from_str(&line)
+            .with_context(|| format!("{} said `{line}`", self.name()))?;
         if let Some(error) = answer.error {
             bail!("{}: {error}", self.name());
         }
@@ -337,5 +345,35 @@ mod tests {
                 assert!(crate::root().join("xtask/peers").join(script).is_file(), "{script}");
             }
         }
+    }
+
+    /// A program that speaks the protocol without computing anything.
+    #[cfg(unix)]
+    #[test]
+    fn an_arm_answers_and_fails_by_name() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("arm");
+        let script = r#"#!/bin/sh
+test "$5" = prepare && exit 0
+test "$2" = int8 && { echo 'no such numbers' >&2; exit 1; }
+echo '{"version": "1", "load_seconds": 0.5, "first_seconds": 1, "about": {}}'
+read line && echo '{"seconds": [0.25, 0.5], "outputs": [1.5]}'
+read line && echo '{"error": "too long"}'
+"#;
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let (logs, pythons) = (folder.path().to_path_buf(), Vec::new());
+        let starter = Starter { rust: Some(program), pythons, threads: 1, logs };
+        let start = |precision| starter.start(&ENGINES[0], precision, folder.path(), 0);
+        let mut arm = start(Precision::F32).unwrap();
+        assert_eq!((arm.hello.first_seconds, arm.name().as_str()), (1.0, "frazil f32"));
+        assert_eq!(arm.seconds(&Value::Null).unwrap(), [0.25, 0.5]);
+        let error = arm.outputs(&Value::Null).unwrap_err().to_string();
+        assert_eq!(error, "frazil f32: too long");
+        assert!(arm.seconds(&Value::Null).is_err());
+        let error = format!("{:#}", start(Precision::Int8).err().unwrap());
+        assert!(error.contains("no such numbers"), "{error}");
     }
 }

@@ -4,7 +4,8 @@
 use std::fmt::Write;
 
 const COLOURS: [&str; 9] = [
-    "#d1495b", "#30638e", "#edae49", "#00798c", "#7b5ea7", "#5b8c5a", "#8d6a4f", "#9aa0a6", "#444444",
+    "#d1495b", "#30638e", "#edae49", "#00798c", "#7b5ea7", "#5b8c5a", "#8d6a4f", "#9aa0a6",
+    "#444444",
 ];
 const STYLE: &str = "<style>text{font:12px sans-serif;fill:#333}.t{font-size:14px;font-weight:bold}\
 .g{stroke:#bbb;stroke-width:1}.l{fill:none;stroke-width:2}rect.b{fill:#fff}\

@@ -83,7 +83,8 @@ pub fn run(args: &[&str]) -> Result<()> {
             let mut arms = stage.arms(&options, precision, size.with_layers(count))?;
             points.extend(measure(&mut arms, &mut stage, &options, Axis::Layers, count, &one));
         }
-        for threads in 1..=machine.threads {
+        let doubled = std::iter::successors(Some(1), |threads| Some(threads * 2));
+        for threads in doubled.take_while(|&threads| threads <= machine.threads) {
             stage.starter.threads = threads;
             let mut arms = stage.arms(&options, precision, size)?;
             points.extend(measure(&mut arms, &mut stage, &options, Axis::Threads, threads, &one));
@@ -131,8 +132,7 @@ fn measure(
     let repeat = (512 / tokens).clamp(1, 5);
     let task = Task::same("growth", batching, arms.len(), repeat);
     let complaints = &mut stage.complaints;
-    let measures =
-        rounds::run(arms, &[task], options.rounds, &mut |what| complaints.push(what));
+    let measures = rounds::run(arms, &[task], options.rounds, &mut |what| complaints.push(what));
     measures.into_iter().map(|measure| Point { axis, x, measure }).collect()
 }
 

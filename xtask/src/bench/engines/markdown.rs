@@ -98,14 +98,16 @@ fn ratios(out: &mut String, record: &Record) {
 }
 
 fn times(out: &mut String, record: &Record, precision: &str) {
-    let here: Vec<&Measure> =
-        record.measures.iter().filter(|m| m.precision == precision).collect();
+    let here: Vec<&Measure> = record.measures.iter().filter(|m| m.precision == precision).collect();
     if here.is_empty() {
         return;
     }
     let engines = order(&here, |m| m.engine);
     let workloads = order(&here, |m| m.workload);
-    let _ = writeln!(out, "## Times, {precision}\n\nMilliseconds; for lists of sequences, sequences a second.\n");
+    let _ = writeln!(
+        out,
+        "## Times, {precision}\n\nMilliseconds; for lists of sequences, sequences a second.\n"
+    );
     let _ = writeln!(out, "| engine | {} |", workloads.join(" | "));
     let _ = writeln!(out, "|---|{}", "---|".repeat(workloads.len()));
     for engine in engines {
@@ -214,10 +216,8 @@ pub fn bars(record: &Record) -> Vec<Bars> {
             let of = |engine: &str| {
                 here.iter().find(|m| m.engine == engine && m.workload == workload).copied()
             };
-            let ratio = record
-                .ratios
-                .iter()
-                .find(|r| r.workload == workload && r.precision == precision);
+            let ratio =
+                record.ratios.iter().find(|r| r.workload == workload && r.precision == precision);
             let fastest = || {
                 let times = here.iter().filter(|m| m.workload == workload && m.engine != OURS);
                 times.min_by(|a, b| a.seconds.median.total_cmp(&b.seconds.median)).copied()
@@ -272,7 +272,8 @@ mod tests {
             complaints: vec!["W5a: rten: too long".into()],
         };
         let page = page(&record, "x");
-        for part in ["(x.svg)", "| 1.17 (1.15–1.17) | 1.10 | met |", "88% of", "NOT EQUAL", "- W5a"] {
+        for part in ["(x.svg)", "| 1.17 (1.15–1.17) | 1.10 | met |", "88% of", "NOT EQUAL", "- W5a"]
+        {
             assert!(page.contains(part), "no `{part}` in\n{page}");
         }
         let panels = bars(&record);

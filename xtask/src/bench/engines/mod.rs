@@ -204,7 +204,9 @@ impl Stage {
             match engine.home {
                 Home::Python(_, pins) => wanted.push(pins),
                 // These read the ONNX file, which a script writes.
-                Home::Rust if ["tract", "rten"].contains(&engine.name) => wanted.push(python::SPEED),
+                Home::Rust if ["tract", "rten"].contains(&engine.name) => {
+                    wanted.push(python::SPEED)
+                }
                 Home::Rust => {}
             }
         }

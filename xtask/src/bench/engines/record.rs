@@ -155,9 +155,9 @@ pub fn end_to_end(measures: &[Measure], peaks: &[Value], isa: &str) -> Vec<EndTo
     let rows = [("f32", "f32_gflops", 85.0), ("int8", "int8_gops", int8_goal)];
     let mut found = Vec::new();
     for (precision, key, goal) in rows {
-        let ours = measures.iter().find(|m| {
-            m.workload == w2.name && m.engine == OURS && m.precision == precision
-        });
+        let ours = measures
+            .iter()
+            .find(|m| m.workload == w2.name && m.engine == OURS && m.precision == precision);
         let peak = peaks.iter().filter_map(|p| p[key].as_f64()).fold(f64::NAN, f64::max);
         let (Some(ours), Ok(lengths)) = (ours, w2.lengths(false)) else { continue };
         let giga_operations = w2.size.operations(&lengths) / ours.seconds.median / 1e9;
@@ -191,8 +191,7 @@ pub mod tests {
 
     pub fn arm(engine: &'static str, agrees: bool) -> ArmRecord {
         let about = json!({ "kernels": "avx2" });
-        let hello =
-            Hello { version: "1".into(), load_seconds: 1.0, first_seconds: 1.5, about };
+        let hello = Hello { version: "1".into(), load_seconds: 1.0, first_seconds: 1.5, about };
         ArmRecord {
             engine,
             precision: Precision::F32,
@@ -216,7 +215,10 @@ pub mod tests {
         let arms = [arm("tensorflow", false), arm("openvino", true)];
         let ratios = ratios(&measures, &arms);
         assert_eq!(ratios.len(), 1);
-        assert_eq!((ratios[0].peer, ratios[0].times.median, ratios[0].met), ("openvino", 2.0, true));
+        assert_eq!(
+            (ratios[0].peer, ratios[0].times.median, ratios[0].met),
+            ("openvino", 2.0, true)
+        );
     }
 
     #[test]
@@ -224,7 +226,11 @@ pub mod tests {
         let peaks = [json!({ "f32_gflops": 300.0 }), json!({ "f32_gflops": 340.0 })];
         let found = end_to_end(&[measure(OURS, "W2", &[0.6])], &peaks, "avx512_vnni");
         assert_eq!(found.len(), 1);
-        assert!((found[0].percent - 100.0 * 178.7 / 0.6 / 340.0).abs() < 0.5, "{}", found[0].percent);
+        assert!(
+            (found[0].percent - 100.0 * 178.7 / 0.6 / 340.0).abs() < 0.5,
+            "{}",
+            found[0].percent
+        );
         assert!(found[0].met);
     }
 }
