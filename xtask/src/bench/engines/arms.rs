@@ -80,7 +80,7 @@ const fn python(
 }
 
 /// All of them, frazil first.
-pub const ENGINES: [Engine; 8] = [
+pub static ENGINES: [Engine; 8] = [
     Engine { door: Door::Packed, precisions: BOTH, ..rust(OURS, 2.5) },
     python("openvino", "arms/run_openvino.py", python::SPEED, BOTH, 4.0),
     python("onnxruntime", "arms/run_onnxruntime.py", python::SPEED, BOTH, 2.5),

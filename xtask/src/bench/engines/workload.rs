@@ -57,7 +57,7 @@ pub struct Workload {
 const PACKED: [usize; 3] = [8, 32, 64];
 
 /// All, in the order of running. W5a is what recipes do, W5b and W5c what a careful user does.
-pub const WORKLOADS: [Workload; 8] = [
+pub static WORKLOADS: [Workload; 8] = [
     latency("W1", "base, 1 x 128", Size::BASE, (1, 128), 5),
     latency("W2", "base, 8 x 128", Size::BASE, (8, 128), 2),
     latency("W3", "base, 1 x 384", Size::BASE, (1, 384), 3),
