@@ -145,9 +145,10 @@ fn arms(out: &mut String, record: &Record) {
     let _ = writeln!(
         out,
         "## The engines\n\nLoading is from warm files to the model in memory, the first answer is of 1 x 128 \
-         after it. Differences are the largest of a logit from frazil's f32.\n\n\
+         after it. Differences are the largest of a logit from those of {} with f32.\n\n\
          | engine | precision | model | version | load s | first answer s | memory MB | idle CPU s | \
-         difference | kernels |\n|---|---|---|---|---|---|---|---|---|---|"
+         difference | kernels |\n|---|---|---|---|---|---|---|---|---|---|",
+        record.reference
     );
     for arm in &record.arms {
         let hello = &arm.hello;
@@ -264,6 +265,7 @@ mod tests {
             threads: 2,
             rounds: 3,
             others: 0.01,
+            reference: OURS,
             ratios: ratios(&measures, &arms),
             end_to_end: end_to_end(&measures, &peaks, "avx512_vnni"),
             peaks,

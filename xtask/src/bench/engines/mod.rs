@@ -41,6 +41,13 @@ struct Stage {
     complaints: Vec<String>,
 }
 
+/// What the other arms' logits are compared with.
+struct Reference {
+    size: Size,
+    engine: &'static str,
+    logits: Vec<f32>,
+}
+
 /// Prepares, measures, prints and records.
 pub fn run(args: &[&str]) -> Result<()> {
     let options = Options::parse(args)?;
@@ -126,6 +133,7 @@ pub fn run(args: &[&str]) -> Result<()> {
             true => Vec::new(),
             false => record::end_to_end(&measures, &peaks, machine.isa),
         },
+        reference: reference.map_or("none", |reference| reference.engine),
         machine,
         peaks,
         arms: records,
@@ -151,25 +159,21 @@ fn own(arms: &mut [Arm]) -> Option<&mut Arm> {
 
 /// The largest difference of each arm's logits from the reference's: frazil with float32, or the
 /// first float32 arm where frazil does not take part.
-fn agreement(
-    arms: &mut [Arm],
-    size: Size,
-    reference: &mut Option<(Size, Vec<f32>)>,
-) -> Vec<Option<f64>> {
+fn agreement(arms: &mut [Arm], size: Size, reference: &mut Option<Reference>) -> Vec<Option<f64>> {
     // Padding, one sequence alone, and a full batch.
     let batches = vec![vec![37, 128, 9, 60], vec![19], vec![64, 64]];
     let request = Batching { name: String::new(), batches, pad: None }.request(0, 0, true);
     let outputs: Vec<Option<Vec<f32>>> =
         arms.iter_mut().map(|arm| arm.outputs(&request).ok()).collect();
-    let known = reference.as_ref().is_some_and(|(of, _)| *of == size);
+    let known = reference.as_ref().is_some_and(|reference| reference.size == size);
     let exact = arms.iter().zip(&outputs).find(|(arm, _)| arm.precision == Precision::F32);
-    if let (false, Some((_, Some(found)))) = (known, exact) {
-        *reference = Some((size, found.clone()));
+    if let (false, Some((arm, Some(found)))) = (known, exact) {
+        *reference = Some(Reference { size, engine: arm.engine.name, logits: found.clone() });
     }
-    let Some((_, expected)) = reference.as_ref().filter(|(of, _)| *of == size) else {
+    let Some(expected) = reference.as_ref().filter(|reference| reference.size == size) else {
         return vec![None; arms.len()];
     };
-    outputs.iter().map(|found| Some(difference(found.as_ref()?, expected))).collect()
+    outputs.iter().map(|found| Some(difference(found.as_ref()?, &expected.logits))).collect()
 }
 
 /// The largest difference; infinite where the counts differ or a number is none.

@@ -33,6 +33,8 @@ pub struct Record {
     pub peaks: Vec<Value>,
     /// The part of the machine's time that something else took during the rounds.
     pub others: f64,
+    /// The engine whose float32 logits all others are compared with.
+    pub reference: &'static str,
     /// The arms.
     pub arms: Vec<ArmRecord>,
     /// All times.
