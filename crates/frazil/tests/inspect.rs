@@ -142,7 +142,8 @@ fn the_loss_of_a_training_graph_is_found() {
 /// Ends, sizes and operations of the formats that frazil writes, read off the files.
 #[test]
 fn models_of_other_formats() {
-    let Some(path) = shared("fixtures/classifier/model.ckpt-27") else { return };
+    let Some(path) = shared("fixtures/classifier") else { return };
+    let path = path.join("model.ckpt-27");
     let folder = tempfile::tempdir().unwrap();
     for (to, name, kind) in
         [(Target::Onnx, "model.onnx", Kind::Onnx), (Target::Openvino, "model.xml", Kind::Openvino)]
