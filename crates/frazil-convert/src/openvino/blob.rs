@@ -98,9 +98,15 @@ const MOST: f32 = 65504.0;
 const LEAST: f32 = 5.960_464_5e-8;
 
 /// Whether f16 can stand for an f32 constant: not if three quarters of its elements would become
-/// another number altogether (an epsilon of 1e-12 would become 0).
+/// another number altogether (an epsilon of 1e-12 would become 0), and a single number only if it
+/// stays what it is. OpenVINO keeps the factor of the scores wide, too: rounded, it would shift all
+/// scores of a model the same way.
 pub(super) fn fits_f16(bytes: &[u8]) -> bool {
     let all = bytes.len() / 4;
+    if let &[a, b, c, d] = bytes {
+        let value = f32::from_le_bytes([a, b, c, d]);
+        return f16::from_f32(value).to_f32() == value;
+    }
     let mut inside = 0usize;
     // More than a quarter is enough, so most of a weight is not looked at.
     for piece in bytes.chunks(PIECE) {
@@ -166,6 +172,7 @@ mod tests {
         let fits = |values: &[f32]| fits_f16(bytemuck::cast_slice(values));
         assert!(!fits(&[1e-12]));
         assert!(!fits(&[1e30]));
+        assert!(!fits(&[0.176_776_69])); // 1/sqrt(32)
         assert!(fits(&[-10000.0]));
         assert!(fits(&[0.0]));
         assert!(fits(&[]));
