@@ -1,23 +1,13 @@
 //! How a product is cut: into tasks for the threads, and into tiles for the registers.
 //!
-//! A task takes a few panels of weights, which then stay in the second-level cache, through a range
-//! of rows. Threads get different panels first, so that each weight is read by one core only; rows
-//! are cut where there are too few panels to go round.
+//! A task takes a block of rows, which then stays in the second-level cache, through some panels of
+//! weights, one after the other: a panel is read by all tiles of the block while the next one is
+//! fetched. Where there is one block only, threads have panels of their own, and each weight is
+//! read by one core; else threads have blocks of their own, and go through the panels side by side.
 
 use std::ops::Range;
 
 use crate::cpu::Isa;
-
-/// The most rows of a tile: what the registers hold besides two vectors of weights.
-pub(super) const fn most_rows(lanes: usize) -> usize {
-    match lanes {
-        // 14 · 2 sums + 2 + 1 of 32 registers.
-        16 => 14,
-        // 6 · 2 + 2 + 1 of 16 registers.
-        8 => 6,
-        _ => 4,
-    }
-}
 
 /// The second-level cache of a core, as small as it is on CPUs with these instructions.
 fn second_level(isa: Isa) -> usize {
@@ -27,14 +17,14 @@ fn second_level(isa: Isa) -> usize {
     }
 }
 
-/// A product's size in panels and bytes.
+/// A product's size in tiles, panels and bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Size {
     pub(super) rows: usize,
+    /// The most rows of a tile.
+    pub(super) tile_rows: usize,
     pub(super) panels: usize,
-    /// Of a panel.
-    pub(super) panel_bytes: usize,
-    /// Of a row of activations.
+    /// Of a row of activations, as much of it as is taken at a time.
     pub(super) row_bytes: usize,
 }
 
@@ -65,48 +55,42 @@ impl Parts {
 pub(super) struct Blocks {
     /// Tiles above each other.
     tiles: Parts,
+    /// Blocks of tiles.
+    blocks: Parts,
     /// Groups of panels.
     groups: Parts,
-    /// Ranges of tiles.
-    chunks: Parts,
-    /// Whether the activations do not stay in the second-level cache.
-    streams: bool,
 }
 
 impl Blocks {
     /// For a product that is not empty.
-    pub(super) fn new(isa: Isa, most_rows: usize, threads: usize, size: Size) -> Self {
-        let tiles = size.rows.div_ceil(most_rows);
-        let l2 = second_level(isa);
-        // Activations that stay in the cache by themselves need no reuse of panels beside them.
-        let streams = size.rows.saturating_mul(size.row_bytes) > l2 / 2;
-        let together = match streams {
-            true => (l2 / 2 / size.panel_bytes.max(1)).max(1),
-            false => 1,
-        };
-        let groups = size.panels.div_ceil(together).next_multiple_of(threads).min(size.panels);
-        // Several tasks per thread, since threads are not equally fast on a shared machine.
-        let chunks = match threads {
+    pub(super) fn new(isa: Isa, threads: usize, size: Size) -> Self {
+        let tiles = size.rows.div_ceil(size.tile_rows);
+        let fit = second_level(isa) / 2 / (size.tile_rows * size.row_bytes).max(1);
+        let blocks = match tiles.div_ceil(fit.max(1)) {
             1 => 1,
-            _ => (8 * threads).div_ceil(groups).min(tiles),
+            blocks => blocks.next_multiple_of(threads).min(tiles),
+        };
+        // Several tasks per thread, since threads are not equally fast on a shared machine.
+        let groups = match threads {
+            1 => 1,
+            _ => (8 * threads).div_ceil(blocks).min(size.panels),
         };
         Self {
             tiles: Parts::new(size.rows, tiles),
+            blocks: Parts::new(tiles, blocks),
             groups: Parts::new(size.panels, groups),
-            chunks: Parts::new(tiles, chunks),
-            streams,
         }
     }
 
     /// How many tasks there are.
     pub(super) fn tasks(&self) -> usize {
-        self.groups.count * self.chunks.count
+        self.blocks.count * self.groups.count
     }
 
-    /// The panels and the tiles of a task. Tasks with the same panels follow each other.
+    /// The panels and the tiles of a task. Tasks with the same tiles follow each other.
     pub(super) fn task(&self, task: usize) -> (Range<usize>, Range<usize>) {
-        let (group, chunk) = (task / self.chunks.count, task % self.chunks.count);
-        (self.groups.part(group), self.chunks.part(chunk))
+        let (block, group) = (task / self.groups.count, task % self.groups.count);
+        (self.groups.part(group), self.blocks.part(block))
     }
 
     /// The rows of a tile; tiles differ by one row at most.
@@ -115,19 +99,9 @@ impl Blocks {
         self.tiles.part(tile)
     }
 
-    /// The most rows after a tile that are to be fetched meanwhile: those of the next one.
-    pub(super) fn rows_below(&self) -> usize {
-        if self.streams { self.tiles.each + 1 } else { 0 }
-    }
-
-    /// The panels that this thread probably wants after those of the task; none if it is not yet
-    /// done with these.
-    pub(super) fn after(&self, task: usize) -> Range<usize> {
-        let (group, chunk) = (task / self.chunks.count, task % self.chunks.count);
-        match chunk + 1 == self.chunks.count && group + 1 < self.groups.count {
-            true => self.groups.part(group + 1),
-            false => 0..0,
-        }
+    /// The panel that a thread probably wants after those of a task.
+    pub(super) fn after(&self, task: usize) -> usize {
+        self.groups.part((task + 1) % self.groups.count).start
     }
 }
 
@@ -182,6 +156,39 @@ impl Ahead {
     }
 }
 
+/// Rows of activations to bring into the second-level cache: in each step a cache line of half of
+/// them, since a step takes half a cache line.
+#[derive(Clone, Copy)]
+pub(super) struct Below {
+    /// The half whose turn it is, and the other one.
+    halves: [*const u8; 2],
+    stride: usize,
+    /// Rows of a half.
+    rows: usize,
+}
+
+impl Below {
+    /// Nothing.
+    pub(super) const NONE: Self = Self { halves: [std::ptr::null(); 2], stride: 0, rows: 0 };
+
+    /// So many rows from an address, `stride` bytes apart.
+    pub(super) fn new(from: *const u8, stride: usize, rows: usize) -> Self {
+        let half = rows.div_ceil(2);
+        Self { halves: [from, from.wrapping_add(half * stride)], stride, rows: half }
+    }
+
+    /// Asks for the lines of a step.
+    #[inline(always)]
+    pub(super) fn step(&mut self) {
+        let [mut from, other] = self.halves;
+        self.halves = [other, from.wrapping_add(64)];
+        for _ in 0..self.rows {
+            prefetch(from);
+            from = from.wrapping_add(self.stride);
+        }
+    }
+}
+
 /// Asks for a cache line into the second level. Any address will do.
 #[inline(always)]
 fn prefetch(line: *const u8) {
@@ -225,20 +232,24 @@ pub(super) fn opaque<T>(pointer: *const T) -> *const T {
 mod tests {
     use super::*;
 
+    fn size(rows: usize, panels: usize) -> Size {
+        Size { rows, tile_rows: 9, panels, row_bytes: 3072 }
+    }
+
     #[test]
     fn tasks_cover_the_product_once() {
         for threads in [1, 2, 5] {
-            for rows in [1, 13, 14, 15, 128, 1000] {
+            for rows in [1, 8, 9, 10, 128, 1000] {
                 for panels in [1, 2, 7, 24, 96] {
-                    let size = Size { rows, panels, panel_bytes: 98_304, row_bytes: 3072 };
-                    let blocks = Blocks::new(Isa::Avx512, 14, threads, size);
+                    let blocks = Blocks::new(Isa::Avx512, threads, size(rows, panels));
                     let mut seen = vec![0; rows * panels];
                     for task in 0..blocks.tasks() {
                         let (panels_of, tiles) = blocks.task(task);
                         assert!(!panels_of.is_empty() && !tiles.is_empty());
+                        assert!(blocks.after(task) < panels);
                         for tile in tiles {
                             let tile = blocks.tile(tile);
-                            assert!((1..=14).contains(&tile.len()));
+                            assert!((1..=9).contains(&tile.len()));
                             for row in tile {
                                 panels_of.clone().for_each(|panel| seen[row * panels + panel] += 1);
                             }
@@ -252,11 +263,10 @@ mod tests {
 
     #[test]
     fn tiles_are_balanced() {
-        let size = Size { rows: 128, panels: 24, panel_bytes: 98_304, row_bytes: 3072 };
-        let blocks = Blocks::new(Isa::Avx512, 14, 2, size);
-        let heights: Vec<usize> = (0..10).map(|tile| blocks.tile(tile).len()).collect();
+        let blocks = Blocks::new(Isa::Avx512, 2, size(128, 24));
+        let heights: Vec<usize> = (0..15).map(|tile| blocks.tile(tile).len()).collect();
         assert_eq!(heights.iter().sum::<usize>(), 128);
-        assert!(heights.iter().all(|&rows| rows == 12 || rows == 13));
+        assert!(heights.iter().all(|&rows| rows == 8 || rows == 9));
     }
 
     #[test]
@@ -274,5 +284,16 @@ mod tests {
         }
         assert!(end >= bytes);
         assert_eq!(Share::new(bytes, 0, 1).of(base, 0).lines, 0);
+    }
+
+    #[test]
+    fn rows_below_come_a_line_at_a_time() {
+        let mut below = Below::new(std::ptr::without_provenance(1 << 20), 1000, 9);
+        let mut seen = Vec::new();
+        for _ in 0..4 {
+            seen.push(below.halves[0].addr() - (1 << 20));
+            below.step();
+        }
+        assert_eq!((seen, below.rows), (vec![0, 5000, 64, 5064], 5));
     }
 }

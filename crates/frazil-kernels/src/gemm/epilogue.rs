@@ -126,6 +126,15 @@ impl Finish {
         Self { bias, activation: epilogue.activation, residual, ldr, target, ldc }
     }
 
+    /// Where numbers go, if they do, and from row to row: they can wait there for the rest of their
+    /// sum.
+    pub(super) fn numbers(&self) -> Option<(*mut f32, usize)> {
+        match self.target {
+            Target::F32(out) => Some((out, self.ldc)),
+            Target::U8(..) => None,
+        }
+    }
+
     /// Finishes the tile at `place`: `column` prepares for a vector of columns of the tile, then
     /// `sum` gives their sums in a row of it, with a bias added.
     ///

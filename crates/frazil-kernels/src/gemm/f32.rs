@@ -4,14 +4,12 @@
 //! depends neither on the rows beside it nor on the threads, and before the activation not on the
 //! instruction set.
 
-use super::block::{Blocks, Share, Size, most_rows};
+use super::block::{Below, Blocks, Share, Size};
 use super::epilogue::{Epilogue, Finish, Orientation, Output, Place, covers};
+use super::tile::{self, MOST_VECTORS, Product, STEPS, Shape, Sums, Table, Tile, table};
 use crate::cpu::Isa;
 use crate::par::Pool;
-
-mod tile;
-
-use tile::{Finished, STEPS, Tile, Tiles};
+use crate::simd::{Routine, Simd, routine};
 
 /// A product to compute.
 #[derive(Debug)]
@@ -36,9 +34,24 @@ pub struct Gemm<'a> {
     pub epilogue: Epilogue<'a>,
 }
 
-/// Columns of a panel: two vectors.
+/// The most steps of k that are taken at a time, so that a block of rows stays in the cache. Sums
+/// then wait in the output.
+const LONGEST: usize = 1024;
+
+/// The largest tile for so many lanes.
+const fn shape(lanes: usize) -> Shape {
+    match lanes {
+        // 9 · 3 sums + 3 + 1 of 32 registers.
+        16 => Shape { rows: 9, vectors: 3 },
+        // 6 · 2 + 2 + 1 of 16 registers.
+        8 => Shape { rows: 6, vectors: 2 },
+        _ => Shape { rows: 4, vectors: 2 },
+    }
+}
+
+/// Columns of a panel.
 fn width(isa: Isa) -> usize {
-    2 * isa.lanes()
+    shape(isa.lanes()).vectors * isa.lanes()
 }
 
 /// How many numbers packed weights of `[k, n]` take.
@@ -46,24 +59,24 @@ fn width(isa: Isa) -> usize {
 /// # Panics
 /// If that is more than can be counted.
 pub fn packed_len(isa: Isa, k: usize, n: usize) -> usize {
-    let columns = n.checked_next_multiple_of(width(isa));
+    let columns = n.checked_next_multiple_of(isa.lanes());
     columns.and_then(|columns| columns.checked_mul(k)).expect("the weights fit into memory")
 }
 
-/// Packs weights: panels of two vectors of columns, in each k rows one after the other; the last
-/// panel is filled up with zeros.
+/// Packs weights: panels of some vectors of columns, in each k rows one after the other; the last
+/// panel has as many vectors as it takes, the last of which is filled up with zeros.
 ///
 /// # Panics
 /// If `w` does not have `k · n` numbers, or `packed` not [`packed_len`].
 pub fn pack(isa: Isa, w: &[f32], order: Orientation, k: usize, n: usize, packed: &mut [f32]) {
     assert_eq!(Some(w.len()), k.checked_mul(n), "weights of {k} x {n}");
     assert_eq!(packed.len(), packed_len(isa, k, n), "packed weights of {k} x {n}");
-    let width = width(isa);
     if k == 0 || n == 0 {
         return;
     }
-    for (panel, packed) in packed.chunks_exact_mut(k * width).enumerate() {
-        let first = panel * width;
+    for (panel, packed) in packed.chunks_mut(k * width(isa)).enumerate() {
+        let first = panel * width(isa);
+        let width = packed.len() / k;
         let columns = width.min(n - first);
         match order {
             Orientation::Kn => {
@@ -101,19 +114,34 @@ pub fn run(pool: &Pool, isa: Isa, gemm: Gemm<'_>) {
     if m == 0 || n == 0 {
         return;
     }
-    let width = width(isa);
+    let shape = shape(isa.lanes());
+    // Sums wait for the rest of k in the output, if that has room for them.
+    let parts = if finish.numbers().is_some() { k.div_ceil(LONGEST).max(1) } else { 1 };
+    let part = k.div_ceil(parts).next_multiple_of(STEPS).max(1);
     let size = Size {
         rows: m,
-        panels: n.div_ceil(width),
-        panel_bytes: k * width * size_of::<f32>(),
-        row_bytes: k * size_of::<f32>(),
+        tile_rows: shape.rows,
+        panels: n.div_ceil(width(isa)),
+        row_bytes: part * size_of::<f32>(),
     };
     // Below some microseconds of work there is nothing to share.
     let small = m.saturating_mul(n).saturating_mul(k) < 1 << 16;
     let threads = if small { 1 } else { pool.threads() };
-    let blocks = Blocks::new(isa, most_rows(isa.lanes()), threads, size);
-    let tiles = Tiles::new(isa);
-    let job = Job { n, k, a: a.as_ptr(), lda, w: w.as_ptr(), finish, blocks, width, tiles };
+    let blocks = Blocks::new(isa, threads, size);
+    let job = Job {
+        n,
+        k,
+        part,
+        a: a.as_ptr(),
+        lda,
+        w: w.as_ptr(),
+        finish,
+        blocks,
+        lanes: isa.lanes(),
+        width: width(isa),
+        tiles: tiles(isa),
+        end: routine::<End>(isa),
+    };
     if threads == 1 {
         (0..blocks.tasks()).for_each(|task| job.task(task));
     } else {
@@ -125,63 +153,230 @@ pub fn run(pool: &Pool, isa: Isa, gemm: Gemm<'_>) {
 struct Job {
     n: usize,
     k: usize,
+    /// Steps of k that are taken at a time.
+    part: usize,
     a: *const f32,
     lda: usize,
     w: *const f32,
     finish: Finish,
     blocks: Blocks,
+    lanes: usize,
+    /// Columns of a panel.
     width: usize,
-    tiles: Tiles,
+    tiles: Table,
+    end: unsafe fn(*const Finished),
 }
 
 // SAFETY: the pointers are to slices that `run` borrows until all threads are done; tasks write to
 // tiles of their own.
 unsafe impl Sync for Job {}
 
-/// Room for the sums of a tile, at a cache line.
-#[repr(align(64))]
-struct Sums([f32; 14 * 32]);
+const F32: usize = size_of::<f32>();
 
 impl Job {
     fn task(&self, task: usize) {
         let (panels, tiles) = self.blocks.task(task);
-        let next = self.blocks.after(task);
-        let panel_len = self.k * self.width;
-        let steps = self.k / STEPS;
-        let mut sums = Sums([0.0; 14 * 32]);
-        let row_share =
-            Share::new(self.blocks.rows_below() * self.lda * size_of::<f32>(), steps, panels.len());
-        let panel_share = Share::new(
-            next.len() * panel_len * size_of::<f32>(),
-            steps,
-            tiles.len() * panels.len(),
-        );
-        let next = self.w.wrapping_add(next.start * panel_len).cast();
-        let mut done = 0;
-        for tile in tiles {
-            let rows = self.blocks.tile(tile);
-            let below = self.a.wrapping_add(rows.end * self.lda).cast();
-            for (i, panel) in panels.clone().enumerate() {
-                let ahead = [row_share.of(below, i), panel_share.of(next, done)];
-                done += 1;
-                let column = panel * self.width;
-                let columns = self.width.min(self.n - column);
-                let place = Place { row: rows.start, rows: rows.len(), column, columns };
-                // SAFETY: `run` has checked that the rows and the panel are inside of `a` and `w`,
-                // and that the tile is inside of the output; `sums` has room for the largest tile.
-                unsafe {
-                    (self.tiles.sums[rows.len() - 1])(&Tile {
-                        k: self.k,
-                        a: self.a.add(rows.start * self.lda),
-                        lda: self.lda,
-                        w: self.w.add(panel * panel_len),
-                        sums: sums.0.as_mut_ptr(),
-                        ahead,
-                    });
-                    let finish = &raw const self.finish;
-                    (self.tiles.finish)(&Finished { finish, place, sums: sums.0.as_ptr() });
+        let mut sums = Sums([0.0; _]);
+        for k in (0..self.k.max(1)).step_by(self.part) {
+            let steps = self.part.min(self.k - k);
+            let (first, last) = (k == 0, k + steps == self.k);
+            for panel in panels.clone() {
+                let columns = self.width.min(self.n - panel * self.width);
+                let vectors = columns.div_ceil(self.lanes);
+                let w = self.w.wrapping_add(panel * self.k * self.width + k * vectors * self.lanes);
+                // While a panel is multiplied, the one after it comes: in this part of k, then the
+                // first one of the next part, then that of the next task.
+                let next = match panel + 1 == panels.end {
+                    false => (panel + 1) * self.k + k,
+                    true if last => self.blocks.after(task) * self.k,
+                    true => panels.start * self.k + k + self.part,
+                };
+                let next = self.w.wrapping_add(next * self.width).cast();
+                let share = Share::new(steps * self.width * F32, steps / STEPS, tiles.len());
+                for (i, tile) in tiles.clone().enumerate() {
+                    let rows = self.blocks.tile(tile);
+                    let a = self.a.wrapping_add(rows.start * self.lda + k);
+                    let place = Place {
+                        row: rows.start,
+                        rows: rows.len(),
+                        column: panel * self.width,
+                        columns,
+                    };
+                    // The first panel brings the rows for all of them.
+                    let below = match panel == panels.start {
+                        true => {
+                            let below = a.wrapping_add(rows.len() * self.lda).cast();
+                            Below::new(below, self.lda * F32, rows.len())
+                        }
+                        false => Below::NONE,
+                    };
+                    // Whole vectors of the output take unfinished sums; else they go through `sums`.
+                    let waiting = match self.finish.numbers() {
+                        Some((out, ldc))
+                            if !(first && last) && columns.is_multiple_of(self.lanes) =>
+                        {
+                            Some((out.wrapping_add(place.row * ldc + place.column), ldc))
+                        }
+                        _ => None,
+                    };
+                    let own = (sums.0.as_mut_ptr(), vectors * self.lanes);
+                    let (at, lds) = match waiting {
+                        Some(place) => place,
+                        None => own,
+                    };
+                    // SAFETY: `run` has checked that the rows and the panel are inside of `a` and
+                    // `w`, and that the tile is inside of the output; `sums` has room for the
+                    // largest tile.
+                    unsafe {
+                        if !first && waiting.is_none() {
+                            self.fetch(place, at, lds);
+                        }
+                        (self.tiles[vectors - 1][rows.len() - 1])(&Tile {
+                            steps,
+                            a: a.cast(),
+                            lda: self.lda * F32,
+                            w: w.cast(),
+                            sums: at.cast(),
+                            lds: lds * F32,
+                            add: !first,
+                            below,
+                            ahead: share.of(next, i),
+                        });
+                        if last {
+                            let finish = &raw const self.finish;
+                            (self.end)(&Finished { finish, place, sums: at, lds });
+                        } else if waiting.is_none() {
+                            self.leave(place, at, lds);
+                        }
+                    }
                 }
             }
+        }
+    }
+
+    /// Puts unfinished sums into the output.
+    ///
+    /// # Safety
+    /// The place is inside of the output, and of nobody else; the sums can be read.
+    unsafe fn leave(&self, place: Place, sums: *const f32, lds: usize) {
+        let Some((out, ldc)) = self.finish.numbers() else { return };
+        for row in 0..place.rows {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let to = out.add((place.row + row) * ldc + place.column);
+                std::ptr::copy_nonoverlapping(sums.add(row * lds), to, place.columns);
+            }
+        }
+    }
+
+    /// Gets them back.
+    ///
+    /// # Safety
+    /// As [`Job::leave`]; the sums can be written.
+    unsafe fn fetch(&self, place: Place, sums: *mut f32, lds: usize) {
+        let Some((out, ldc)) = self.finish.numbers() else { return };
+        for row in 0..place.rows {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let from = out.add((place.row + row) * ldc + place.column);
+                std::ptr::copy_nonoverlapping(from, sums.add(row * lds), place.columns);
+            }
+        }
+    }
+}
+
+/// The functions for one instruction set.
+///
+/// # Panics
+/// If this machine lacks the instructions.
+fn tiles(isa: Isa) -> Table {
+    macro_rules! of {
+        ($rows:literal, $vectors:literal) => {
+            routine::<Rows<$rows, $vectors>>(isa)
+        };
+    }
+    table!(of)
+}
+
+/// The sums of a tile of so many rows and vectors.
+struct Rows<const R: usize, const C: usize>;
+
+impl<const R: usize, const C: usize> Routine for Rows<R, C> {
+    type Input = *const Tile;
+
+    /// # Safety
+    /// As [`tile::sums`].
+    #[inline(always)]
+    unsafe fn run<S: Simd>(s: S, tile: *const Tile) {
+        // SAFETY: the caller's promise.
+        unsafe { tile::sums::<Numbers<S>, R, C>(Numbers(s), tile) }
+    }
+}
+
+/// Products of numbers.
+#[derive(Clone, Copy)]
+struct Numbers<S>(S);
+
+impl<S: Simd> Product for Numbers<S> {
+    const SHAPE: Shape = shape(S::LANES);
+    const LANES: usize = S::LANES;
+    type V = S::F32;
+
+    #[inline(always)]
+    fn zero(self) -> S::F32 {
+        self.0.splat(0.0)
+    }
+    #[inline(always)]
+    unsafe fn load(self, from: *const u8) -> S::F32 {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.load(from.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8, x: S::F32) {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.store(to.cast(), x) }
+    }
+    #[inline(always)]
+    unsafe fn row<const C: usize, const STRIDES: usize, const OFFSET: usize>(
+        self,
+        from: *const u8,
+        stride: usize,
+        w: [S::F32; MOST_VECTORS],
+        sums: &mut [S::F32; MOST_VECTORS],
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.fma_row::<C, STRIDES, OFFSET>(from, stride, w, sums) }
+    }
+}
+
+/// What the end of a tile needs.
+struct Finished {
+    finish: *const Finish,
+    place: Place,
+    /// `[rows, lds]`
+    sums: *const f32,
+    lds: usize,
+}
+
+/// The end of a tile.
+struct End;
+
+impl Routine for End {
+    type Input = *const Finished;
+
+    /// # Safety
+    /// As [`Finish::tile`]; the sums have the rows of the place, in whole vectors. They may lie
+    /// where the output does.
+    #[inline(always)]
+    unsafe fn run<S: Simd>(s: S, tile: *const Finished) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let tile = &*tile;
+            let at = |at: usize| tile.sums.wrapping_add(at);
+            let sum = |row: usize, sums: *const f32, bias: S::F32| {
+                s.add(s.load(sums.add(row * tile.lds)), bias)
+            };
+            (*tile.finish).tile(s, tile.place, at, sum);
         }
     }
 }
@@ -193,16 +388,18 @@ mod tests {
     #[test]
     fn both_orders_pack_alike() {
         for isa in Isa::ALL {
-            for (k, n) in [(0, 3), (3, 0), (1, 1), (17, 31), (40, 33)] {
+            for (k, n) in [(0, 3), (3, 0), (1, 1), (17, 31), (40, 33), (5, 113)] {
                 let kn: Vec<f32> = (0..k * n).map(|i| i as f32 + 1.0).collect();
                 let nk: Vec<f32> = (0..n * k).map(|i| kn[i % k * n + i / k]).collect();
                 let mut packed = [(); 2].map(|()| vec![9.0; packed_len(isa, k, n)]);
                 pack(isa, &kn, Orientation::Kn, k, n, &mut packed[0]);
                 pack(isa, &nk, Orientation::Nk, k, n, &mut packed[1]);
                 assert_eq!(packed[0], packed[1], "{isa} {k} {n}");
-                let width = width(isa);
                 for (i, &x) in packed[0].iter().enumerate() {
-                    let (row, column) = (i / width % k, i / width / k * width + i % width);
+                    let (panel, i) = (i / (k * width(isa)), i % (k * width(isa)));
+                    let first = panel * width(isa);
+                    let width = width(isa).min(n.next_multiple_of(isa.lanes()) - first);
+                    let (row, column) = (i / width, first + i % width);
                     let wanted = if column < n { kn[row * n + column] } else { 0.0 };
                     assert_eq!(x, wanted, "{isa} {k} {n} at {i}");
                 }

@@ -8,8 +8,9 @@
 //! The forms of the product: `vpdpbusd` with VNNI; without, `vpmaddubsw`, `vpmaddwd`, `vpaddd`
 //! on weights that packing has made safe for it (see `pack`), and products in 16 bits for the rest.
 
-use super::block::{Ahead, Blocks, Share, Size};
+use super::block::{Ahead, Below, Blocks, Share, Size};
 use super::epilogue::{Epilogue, Finish, Orientation, Output, Place, covers};
+use super::tile::{MOST_ROWS, STEPS, Sums, Tile};
 use crate::cpu::Isa;
 use crate::par::Pool;
 use crate::simd::{Routine, Simd, routine};
@@ -18,7 +19,7 @@ mod pack;
 mod tile;
 
 use pack::{Layout, pack_panel};
-use tile::{STEPS, Tile, Tiles, most_rows};
+use tile::{Tiles, shape};
 
 /// A product to compute.
 #[derive(Debug)]
@@ -79,8 +80,12 @@ pub enum Scales<'a> {
 /// # Panics
 /// If k is more than 65,535, or that is more than can be counted.
 pub fn packed_len(isa: Isa, k: usize, n: usize) -> usize {
-    let layout = Layout::new(isa, k);
-    n.div_ceil(layout.width).checked_mul(layout.panel()).expect("the weights fit into memory")
+    let Some(last) = n.checked_sub(1) else { return 0 };
+    let layout = Layout::new(isa, k, n);
+    let (before, rest) = (last / layout.width, last % layout.width + 1);
+    let before = before.checked_mul(layout.panel());
+    let all = before.and_then(|before| before.checked_add(Layout::new(isa, k, rest).panel()));
+    all.expect("the weights fit into memory")
 }
 
 /// Packs weights.
@@ -90,9 +95,13 @@ pub fn packed_len(isa: Isa, k: usize, n: usize) -> usize {
 pub fn pack(isa: Isa, w: &[i8], order: Orientation, k: usize, n: usize, packed: &mut [u8]) {
     assert_eq!(Some(w.len()), k.checked_mul(n), "weights of {k} x {n}");
     assert_eq!(packed.len(), packed_len(isa, k, n), "packed weights of {k} x {n}");
-    let layout = Layout::new(isa, k);
-    for (panel, packed) in packed.chunks_exact_mut(layout.panel()).enumerate() {
-        pack_panel(&layout, w, order, (k, n), panel * layout.width, packed);
+    if n == 0 {
+        return;
+    }
+    let layout = Layout::new(isa, k, n);
+    for (panel, packed) in packed.chunks_mut(layout.panel()).enumerate() {
+        let first = panel * layout.width;
+        pack_panel(&Layout::new(isa, k, n - first), w, order, (k, n), first, packed);
     }
 }
 
@@ -153,23 +162,23 @@ fn multiply(pool: &Pool, isa: Isa, factors: &Factors<'_>, target: Target) {
     if m == 0 || n == 0 {
         return;
     }
-    let layout = Layout::new(isa, k);
+    let layout = Layout::new(isa, k, n);
     let size = Size {
         rows: m,
+        tile_rows: shape(isa).rows,
         panels: n.div_ceil(layout.width),
-        panel_bytes: layout.panel(),
         row_bytes: k,
     };
     // Below some microseconds of work there is nothing to share.
     let small = m.saturating_mul(n).saturating_mul(k) < 1 << 18;
     let threads = if small { 1 } else { pool.threads() };
-    let blocks = Blocks::new(isa, most_rows(isa), threads, size);
+    let blocks = Blocks::new(isa, threads, size);
     let (zeros, zero) = match zeros {
         Zeros::Tensor(zero) => (std::ptr::null(), zero),
         Zeros::Rows(zeros) => (zeros.as_ptr(), 0),
     };
     let (tiles, end) = (Tiles::new(isa), routine::<End>(isa));
-    let job = Job { n, k, a, lda, zeros, zero, w, target, layout, blocks, tiles, end };
+    let job = Job { isa, n, k, a, lda, zeros, zero, w, target, layout, blocks, tiles, end };
     if threads == 1 {
         (0..blocks.tasks()).for_each(|task| job.task(task));
     } else {
@@ -179,6 +188,7 @@ fn multiply(pool: &Pool, isa: Isa, factors: &Factors<'_>, target: Target) {
 
 /// The checked product as the threads see it.
 struct Job<'a> {
+    isa: Isa,
     n: usize,
     k: usize,
     a: &'a [u8],
@@ -198,37 +208,43 @@ struct Job<'a> {
 // to tiles of their own.
 unsafe impl Sync for Job<'_> {}
 
-/// Room for the sums of a tile, at a cache line.
-#[repr(align(64))]
-struct Sums([i32; 14 * 32]);
-
 impl Job<'_> {
     fn task(&self, task: usize) {
         let (panels, tiles) = self.blocks.task(task);
-        let next = self.blocks.after(task);
-        let width = self.layout.width;
-        let panel_len = self.layout.panel();
-        let steps = self.k / 4 / STEPS;
-        let mut sums = Sums([0; 14 * 32]);
-        let row_share = Share::new(self.blocks.rows_below() * self.lda, steps, panels.len());
-        let panel_share = Share::new(next.len() * panel_len, steps, tiles.len() * panels.len());
-        let next = self.w.as_ptr().wrapping_add(next.start * panel_len);
-        let mut done = 0;
-        for tile in tiles {
-            let rows = self.blocks.tile(tile);
-            let below = self.a.as_ptr().wrapping_add(rows.end * self.lda);
-            for (i, panel) in panels.clone().enumerate() {
-                let ahead = [row_share.of(below, i), panel_share.of(next, done)];
-                done += 1;
-                let column = panel * width;
+        let (width, panel_len) = (self.layout.width, self.layout.panel());
+        let mut sums = Sums([0; _]);
+        for panel in panels.clone() {
+            let column = panel * width;
+            let layout = match panel + 1 == self.n.div_ceil(width) {
+                true => Layout::new(self.isa, self.k, self.n - column),
+                false => self.layout,
+            };
+            let packed = &self.w[panel * panel_len..][..layout.panel()];
+            // While a panel is multiplied, the one after it comes.
+            let next = match panel + 1 == panels.end {
+                true => self.blocks.after(task),
+                false => panel + 1,
+            };
+            let next = self.w.as_ptr().wrapping_add(next * panel_len);
+            let share = Share::new(panel_len, self.k / 4 / STEPS, tiles.len());
+            for (i, tile) in tiles.clone().enumerate() {
+                let rows = self.blocks.tile(tile);
                 let columns = width.min(self.n - column);
                 let place = Place { row: rows.start, rows: rows.len(), column, columns };
-                let packed = &self.w[panel * panel_len..][..panel_len];
-                self.sum(place, packed, &mut sums.0, ahead);
+                // The first panel brings the rows for all of them.
+                let below = match panel == panels.start {
+                    true => {
+                        let below = self.a.as_ptr().wrapping_add(rows.end * self.lda);
+                        Below::new(below, self.lda, rows.len())
+                    }
+                    false => Below::NONE,
+                };
+                self.sum(place, &layout, packed, &mut sums, (below, share.of(next, i)));
                 let finished = Finished {
                     place,
                     sums: sums.0.as_ptr(),
-                    column_sums: packed[self.layout.sums()..].as_ptr().cast(),
+                    width: layout.width,
+                    column_sums: packed[layout.sums()..].as_ptr().cast(),
                     zeros: match self.zeros.is_null() {
                         true => self.zeros,
                         false => self.zeros.wrapping_add(rows.start),
@@ -244,13 +260,21 @@ impl Job<'_> {
     }
 
     /// The sums of a tile, without the zero points.
-    fn sum(&self, place: Place, packed: &[u8], sums: &mut [i32; 14 * 32], ahead: [Ahead; 2]) {
-        let (lda, width) = (self.lda, self.layout.width);
+    fn sum(
+        &self,
+        place: Place,
+        layout: &Layout,
+        packed: &[u8],
+        sums: &mut Sums<i32>,
+        (below, ahead): (Below, Ahead),
+    ) {
+        let (lda, width) = (self.lda, layout.width);
         let a = &self.a[place.row * lda..];
-        let notes = self.layout.read_notes(packed);
+        let notes = layout.read_notes(packed);
         let functions = if notes.is_some() { &self.tiles.sums } else { &self.tiles.wide };
-        let function = functions[place.rows - 1];
+        let function = functions[width / self.isa.lanes() - 1][place.rows - 1];
         let whole = self.k / 4;
+        let sums_at = sums.0.as_mut_ptr().cast();
         // SAFETY: the rows have `whole` steps, the panel too; `sums` has room for the largest tile.
         unsafe {
             function(&Tile {
@@ -258,15 +282,17 @@ impl Job<'_> {
                 a: a.as_ptr(),
                 lda,
                 w: packed.as_ptr(),
-                sums: sums.as_mut_ptr(),
+                sums: sums_at,
+                lds: width * 4,
                 add: false,
+                below,
                 ahead,
             });
         }
         let rest = self.k % 4;
         if rest > 0 {
             // A step that does not read beyond the rows: their last bytes, filled up.
-            let mut last = [[0u8; 4]; 14];
+            let mut last = [[0u8; 4]; MOST_ROWS];
             for (row, last) in last.iter_mut().enumerate().take(place.rows) {
                 last[..rest].copy_from_slice(&a[row * lda + whole * 4..][..rest]);
             }
@@ -277,16 +303,18 @@ impl Job<'_> {
                     a: last.as_ptr().cast(),
                     lda: 4,
                     w: packed[whole * width * 4..].as_ptr(),
-                    sums: sums.as_mut_ptr(),
+                    sums: sums_at,
+                    lds: width * 4,
                     add: true,
-                    ahead: [Ahead::NONE; 2],
+                    below: Below::NONE,
+                    ahead: Ahead::NONE,
                 });
             }
         }
         for note in notes.into_iter().flatten() {
             for row in 0..place.rows {
                 let a = i32::from(a[row * lda + note.k]);
-                sums[row * width + note.column] += a * note.excess;
+                sums.0[row * width + note.column] += a * note.excess;
             }
         }
     }
@@ -295,9 +323,10 @@ impl Job<'_> {
 /// What the end of a tile needs.
 struct Finished {
     place: Place,
-    /// `[rows, 2 vectors]`
+    /// `[rows, width]`
     sums: *const i32,
-    /// `[2 vectors]`
+    width: usize,
+    /// `[width]`
     column_sums: *const i32,
     /// `[rows]`; none if there is one for all.
     zeros: *const u8,
@@ -324,7 +353,7 @@ impl Routine for End {
         let same = |at: usize| s.mul_i32(column_sums(at), s.splat_i32(-i32::from(tile.zero)));
         // SAFETY: as above.
         let sums =
-            |row: usize, at: usize| unsafe { s.load_i32(tile.sums.add(row * 2 * S::LANES + at)) };
+            |row: usize, at: usize| unsafe { s.load_i32(tile.sums.add(row * tile.width + at)) };
         let each = |row: usize, at: usize, column_sums: S::I32| {
             // SAFETY: as above.
             let zero = s.splat_i32(-i32::from(unsafe { *tile.zeros.add(row) }));

@@ -1,10 +1,10 @@
 //! Matrix products with weights that were packed once: `out = f(a · w + bias) + residual`.
 //!
 //! `gemm::f32` multiplies numbers of 32 bits, `gemm::i8` bytes. Both cut the product into tiles whose
-//! sums stay in registers over all of `k` (up to 14 rows by 2 vectors), and finish a tile while it
-//! is in the first-level cache ([`Epilogue`]). Weights are packed into panels of 2 vectors of
-//! columns, one after the other, so that a tile reads them front to back; activations are read
-//! where they are. Products without fixed weights (attention) are not made here.
+//! sums stay in registers (9 rows by 3 vectors with AVX-512), and finish a tile while it is in the
+//! first-level cache ([`Epilogue`]). Weights are packed into panels of as many vectors of columns,
+//! one after the other, so that a tile reads them front to back; activations are read where they
+//! are. Products without fixed weights (attention) are not made here.
 //!
 //! For full speed packed weights begin at a multiple of [`ALIGN`] bytes, rows of activations are an
 //! odd number of cache lines apart (equal steps of a power of two share a few sets of the cache),
@@ -15,6 +15,7 @@ pub mod i8;
 
 mod block;
 mod epilogue;
+mod tile;
 
 pub use epilogue::{Activation, Epilogue, Orientation, Output, Residual};
 

@@ -1,8 +1,8 @@
 //! Eight lanes of AVX2 with FMA.
 
-use std::arch::asm;
 use std::arch::x86_64::*;
 
+use super::row::row;
 use super::{Kernel, Routine, Simd};
 
 /// See the module.
@@ -34,44 +34,29 @@ fn first(n: usize) -> __m256i {
     unsafe { _mm256_loadu_si256(FIRST.as_ptr().add(8 - n.min(8)).cast()) }
 }
 
-/// See [`Simd::fma_pair`].
+/// See [`Simd::fma_row`].
 ///
 /// # Safety
 /// As there; and the CPU has the instructions.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-unsafe fn fma_pair<const STRIDES: usize, const OFFSET: usize>(
+unsafe fn fma_row<const C: usize, const STRIDES: usize, const OFFSET: usize>(
     from: *const u8,
     stride: usize,
-    w: [__m256; 2],
-    sums: &mut [__m256; 2],
+    w: [__m256; 3],
+    sums: &mut [__m256; 3],
 ) {
-    // The register for the number; untyped, it would get the name of another size.
-    let _a: __m256;
     // SAFETY: the caller's promise.
     unsafe {
-        if STRIDES == 0 {
-            asm!(
-                "vbroadcastss {a}, dword ptr [{from} + {offset}]",
-                "vfmadd231ps {low}, {a}, {w0}",
-                "vfmadd231ps {high}, {a}, {w1}",
-                a = out(ymm_reg) _a, from = in(reg) from, offset = const OFFSET,
-                low = inout(ymm_reg) sums[0], high = inout(ymm_reg) sums[1],
-                w0 = in(ymm_reg) w[0], w1 = in(ymm_reg) w[1],
-                options(readonly, nostack, preserves_flags),
-            );
-        } else {
-            asm!(
-                "vbroadcastss {a}, dword ptr [{from} + {stride}*{strides} + {offset}]",
-                "vfmadd231ps {low}, {a}, {w0}",
-                "vfmadd231ps {high}, {a}, {w1}",
-                a = out(ymm_reg) _a, from = in(reg) from, stride = in(reg) stride,
-                strides = const STRIDES, offset = const OFFSET,
-                low = inout(ymm_reg) sums[0], high = inout(ymm_reg) sums[1],
-                w0 = in(ymm_reg) w[0], w1 = in(ymm_reg) w[1],
-                options(readonly, nostack, preserves_flags),
-            );
-        }
+        row!(
+            (C, STRIDES),
+            OFFSET,
+            (from, stride, w, sums),
+            __m256,
+            ymm_reg,
+            "vbroadcastss",
+            "vfmadd231ps"
+        );
     }
 }
 
@@ -207,15 +192,15 @@ impl Simd for Avx2 {
         }
     }
     #[inline(always)]
-    unsafe fn fma_pair<const STRIDES: usize, const OFFSET: usize>(
+    unsafe fn fma_row<const C: usize, const STRIDES: usize, const OFFSET: usize>(
         self,
         from: *const u8,
         stride: usize,
-        w: [__m256; 2],
-        sums: &mut [__m256; 2],
+        w: [__m256; 3],
+        sums: &mut [__m256; 3],
     ) {
         // SAFETY: the caller's promise; `self` is the proof that the CPU has the instructions.
-        unsafe { fma_pair::<STRIDES, OFFSET>(from, stride, w, sums) }
+        unsafe { fma_row::<C, STRIDES, OFFSET>(from, stride, w, sums) }
     }
     #[inline(always)]
     fn sqrt(self, x: __m256) -> __m256 {

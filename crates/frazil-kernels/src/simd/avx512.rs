@@ -1,8 +1,8 @@
 //! Sixteen lanes of AVX-512.
 
-use std::arch::asm;
 use std::arch::x86_64::*;
 
+use super::row::row;
 use super::{Kernel, Routine, Simd};
 
 /// See the module.
@@ -30,44 +30,29 @@ fn first(n: usize) -> __mmask16 {
     if n >= 16 { !0 } else { (1u16 << n) - 1 }
 }
 
-/// See [`Simd::fma_pair`].
+/// See [`Simd::fma_row`].
 ///
 /// # Safety
 /// As there; and the CPU has the instructions.
 #[target_feature(enable = "avx512f")]
 #[inline]
-unsafe fn fma_pair<const STRIDES: usize, const OFFSET: usize>(
+unsafe fn fma_row<const C: usize, const STRIDES: usize, const OFFSET: usize>(
     from: *const u8,
     stride: usize,
-    w: [__m512; 2],
-    sums: &mut [__m512; 2],
+    w: [__m512; 3],
+    sums: &mut [__m512; 3],
 ) {
-    // The register for the number; untyped, it would get the name of another size.
-    let _a: __m512;
     // SAFETY: the caller's promise.
     unsafe {
-        if STRIDES == 0 {
-            asm!(
-                "vbroadcastss {a}, dword ptr [{from} + {offset}]",
-                "vfmadd231ps {low}, {a}, {w0}",
-                "vfmadd231ps {high}, {a}, {w1}",
-                a = out(zmm_reg) _a, from = in(reg) from, offset = const OFFSET,
-                low = inout(zmm_reg) sums[0], high = inout(zmm_reg) sums[1],
-                w0 = in(zmm_reg) w[0], w1 = in(zmm_reg) w[1],
-                options(readonly, nostack, preserves_flags),
-            );
-        } else {
-            asm!(
-                "vbroadcastss {a}, dword ptr [{from} + {stride}*{strides} + {offset}]",
-                "vfmadd231ps {low}, {a}, {w0}",
-                "vfmadd231ps {high}, {a}, {w1}",
-                a = out(zmm_reg) _a, from = in(reg) from, stride = in(reg) stride,
-                strides = const STRIDES, offset = const OFFSET,
-                low = inout(zmm_reg) sums[0], high = inout(zmm_reg) sums[1],
-                w0 = in(zmm_reg) w[0], w1 = in(zmm_reg) w[1],
-                options(readonly, nostack, preserves_flags),
-            );
-        }
+        row!(
+            (C, STRIDES),
+            OFFSET,
+            (from, stride, w, sums),
+            __m512,
+            zmm_reg,
+            "vbroadcastss",
+            "vfmadd231ps"
+        );
     }
 }
 
@@ -196,15 +181,15 @@ impl Simd for Avx512 {
         }
     }
     #[inline(always)]
-    unsafe fn fma_pair<const STRIDES: usize, const OFFSET: usize>(
+    unsafe fn fma_row<const C: usize, const STRIDES: usize, const OFFSET: usize>(
         self,
         from: *const u8,
         stride: usize,
-        w: [__m512; 2],
-        sums: &mut [__m512; 2],
+        w: [__m512; 3],
+        sums: &mut [__m512; 3],
     ) {
         // SAFETY: the caller's promise; `self` is the proof that the CPU has the instructions.
-        unsafe { fma_pair::<STRIDES, OFFSET>(from, stride, w, sums) }
+        unsafe { fma_row::<C, STRIDES, OFFSET>(from, stride, w, sums) }
     }
     #[inline(always)]
     fn sqrt(self, x: __m512) -> __m512 {

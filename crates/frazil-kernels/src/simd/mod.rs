@@ -13,6 +13,8 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod row;
 mod scalar;
 
 #[cfg(target_arch = "x86_64")]
@@ -80,23 +82,25 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn fma(self, a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32;
     /// `c - a * b`, rounded once.
     fn fnma(self, a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32;
-    /// `sums[i] = a · w[i] + sums[i]` for two vectors, where `a` is the number that lies
+    /// `sums[i] = a · w[i] + sums[i]` for the first `C` vectors, where `a` is the number that lies
     /// `STRIDES · stride + OFFSET` bytes after `from`; `STRIDES` is 0, 1 or 2. In one piece, so
     /// that a compiler that has many of them does not read every `a` first.
     /// # Safety
     /// The number can be read.
     #[inline(always)]
-    unsafe fn fma_pair<const STRIDES: usize, const OFFSET: usize>(
+    unsafe fn fma_row<const C: usize, const STRIDES: usize, const OFFSET: usize>(
         self,
         from: *const u8,
         stride: usize,
-        w: [Self::F32; 2],
-        sums: &mut [Self::F32; 2],
+        w: [Self::F32; 3],
+        sums: &mut [Self::F32; 3],
     ) {
         // SAFETY: the caller's promise.
         let a = unsafe { from.add(STRIDES * stride + OFFSET).cast::<f32>().read_unaligned() };
         let a = self.splat(a);
-        *sums = [self.fma(a, w[0], sums[0]), self.fma(a, w[1], sums[1])];
+        for (sum, w) in sums.iter_mut().zip(w).take(C) {
+            *sum = self.fma(a, w, *sum);
+        }
     }
     /// The smaller one; `b` if either is not a number.
     fn min(self, a: Self::F32, b: Self::F32) -> Self::F32;

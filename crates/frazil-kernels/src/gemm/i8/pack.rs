@@ -1,6 +1,6 @@
 //! Weights of bytes in panels, and what each form of the product has to know about them.
 //!
-//! A panel is two vectors of columns; each 32 bits hold four consecutive k of one column. Then
+//! A panel is some vectors of columns, the last one as many as it takes; each 32 bits hold four consecutive k of one column. Then
 //! follow the sums of its columns, which take the zero point of the activations out of a product.
 //!
 //! Without VNNI, `vpmaddubsw` adds two products in 16 bits and saturates. That is exact as long as
@@ -10,6 +10,7 @@
 //! 16 bits instead. So every sum is exact whatever the weights are.
 
 use super::super::epilogue::Orientation;
+use super::tile::shape;
 use crate::cpu::Isa;
 
 /// Where things are in packed weights, in bytes.
@@ -35,11 +36,14 @@ pub(super) struct Note {
 }
 
 impl Layout {
+    /// Of a panel with so many columns, or as many as a panel has.
+    ///
     /// # Panics
     /// If k is more than 65,535: the sums would not fit into 32 bits.
-    pub(super) fn new(isa: Isa, k: usize) -> Self {
+    pub(super) fn new(isa: Isa, k: usize, columns: usize) -> Self {
         assert!(k <= 0xFFFF, "sums over {k} products of bytes do not fit into 32 bits");
-        let width = 2 * isa.lanes();
+        let vectors = columns.div_ceil(isa.lanes()).min(shape(isa).vectors);
+        let width = vectors * isa.lanes();
         // One in 256 weights: with more of them, 16 bits are faster.
         let notes = match isa {
             Isa::Avx2 | Isa::Avx512 => (k * width / 256).max(3),
@@ -106,7 +110,7 @@ pub(super) fn pack_panel(
 ) {
     let width = layout.width;
     panel.fill(0);
-    let mut sums = [0i32; 32];
+    let mut sums = [0i32; 48];
     for column in 0..width.min(n - first) {
         let at = |i: usize| match order {
             Orientation::Kn => i * n + first + column,
@@ -169,7 +173,7 @@ mod tests {
 
     /// Packs one panel of a matrix `[k, width]` and gives back its weights, notes added again.
     fn there_and_back(isa: Isa, k: usize, w: &[i8]) -> (Option<usize>, Vec<u8>) {
-        let layout = Layout::new(isa, k);
+        let layout = Layout::new(isa, k, usize::MAX);
         let mut panel = vec![9; layout.panel()];
         pack_panel(&layout, w, Orientation::Kn, (k, layout.width), 0, &mut panel);
         let notes: Option<Vec<Note>> = layout.read_notes(&panel).map(Iterator::collect);
@@ -216,7 +220,7 @@ mod tests {
             _ => 5,
         };
         let w: Vec<i8> = (0..k * width).map(weight).collect();
-        let layout = Layout::new(isa, k);
+        let layout = Layout::new(isa, k, usize::MAX);
         let mut panel = vec![0; layout.panel()];
         pack_panel(&layout, &w, Orientation::Kn, (k, width), 0, &mut panel);
         assert!(layout.read_notes(&panel).is_some_and(|notes| notes.count() == 10));

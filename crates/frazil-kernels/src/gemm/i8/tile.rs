@@ -1,47 +1,27 @@
-//! A tile of bytes: its sums over k, all in registers.
+//! The products of bytes: four of a row with four of a column, in each 32 bits of a vector.
 
-use super::super::block::{Ahead, opaque};
+use super::super::tile::{self, MOST_VECTORS, Product, Shape, Table, Tile, table};
 use crate::cpu::Isa;
 
-/// Steps (of four k) between two looks at the pointers.
-pub(super) const STEPS: usize = 8;
-
-/// What the sums of a tile are made of: `sums[r][..] = Σ a[r][i] · w[i][..]`.
-pub(super) struct Tile {
-    /// Steps of four k.
-    pub(super) steps: usize,
-    /// `[rows, lda]`
-    pub(super) a: *const u8,
-    pub(super) lda: usize,
-    /// A panel: `[steps, 2 vectors of 32 bits]`.
-    pub(super) w: *const u8,
-    /// `[rows, 2 vectors]`
-    pub(super) sums: *mut i32,
-    /// Whether to add to the sums that are there.
-    pub(super) add: bool,
-    /// To fetch meanwhile: rows and panels.
-    pub(super) ahead: [Ahead; 2],
-}
-
-/// The functions for one instruction set: the sums of a tile of 1 to 14 rows.
+/// The functions for one instruction set.
 #[derive(Clone, Copy)]
 pub(super) struct Tiles {
     /// With pairs of weights that are safe in 16 bits, where that matters.
-    pub(super) sums: [unsafe fn(*const Tile); 14],
+    pub(super) sums: Table,
     /// With any weights.
-    pub(super) wide: [unsafe fn(*const Tile); 14],
+    pub(super) wide: Table,
 }
 
-/// The most rows of a tile.
-pub(super) const fn most_rows(isa: Isa) -> usize {
+/// The largest tile.
+pub(super) const fn shape(isa: Isa) -> Shape {
     match isa {
-        Isa::Scalar => 4,
+        Isa::Scalar => Shape { rows: 4, vectors: 2 },
         // 4 · 2 sums + 2 + 1 + 3 of 16 registers.
-        Isa::Avx2 => 4,
+        Isa::Avx2 => Shape { rows: 4, vectors: 2 },
         // 12 · 2 + 2 + 1 + 3 of 32.
-        Isa::Avx512 => 12,
-        // 14 · 2 + 2 + 1 of 32.
-        Isa::Avx512Vnni => 14,
+        Isa::Avx512 => Shape { rows: 12, vectors: 2 },
+        // 9 · 3 + 3 + 1 of 32.
+        Isa::Avx512Vnni => Shape { rows: 9, vectors: 3 },
     }
 }
 
@@ -50,224 +30,113 @@ impl Tiles {
     /// If this machine lacks the instructions: so calling a function is as safe as a tile is.
     pub(super) fn new(isa: Isa) -> Self {
         assert!(isa.is_available(), "this machine has no {isa}");
-        macro_rules! all {
-            ($module:ident, $dot:ty) => {{
-                use $module::call;
-                [
-                    call::<$dot, 1>,
-                    call::<$dot, 2>,
-                    call::<$dot, 3>,
-                    call::<$dot, 4>,
-                    call::<$dot, 5>,
-                    call::<$dot, 6>,
-                    call::<$dot, 7>,
-                    call::<$dot, 8>,
-                    call::<$dot, 9>,
-                    call::<$dot, 10>,
-                    call::<$dot, 11>,
-                    call::<$dot, 12>,
-                    call::<$dot, 13>,
-                    call::<$dot, 14>,
-                ]
+        macro_rules! both {
+            ($module:ident, $sums:ident, $wide:ident) => {{
+                macro_rules! sums {
+                    ($rows:literal, $vectors:literal) => {
+                        $module::call::<$module::$sums, $rows, $vectors>
+                    };
+                }
+                macro_rules! wide {
+                    ($rows:literal, $vectors:literal) => {
+                        $module::call::<$module::$wide, $rows, $vectors>
+                    };
+                }
+                Self { sums: table!(sums), wide: table!(wide) }
             }};
         }
         match isa {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => Self { sums: all!(avx2, avx2::Pairs), wide: all!(avx2, avx2::Wide) },
+            Isa::Avx2 => both!(avx2, Pairs, Wide),
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => {
-                Self { sums: all!(avx512, avx512::Pairs), wide: all!(avx512, avx512::Wide) }
-            }
+            Isa::Avx512 => both!(avx512, Pairs, Wide),
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512Vnni => Self { sums: all!(vnni, vnni::Dot4), wide: all!(vnni, vnni::Dot4) },
-            _ => Self { sums: all!(scalar, scalar::One), wide: all!(scalar, scalar::One) },
+            Isa::Avx512Vnni => both!(vnni, Dot, Dot),
+            _ => both!(scalar, One, One),
         }
     }
 }
 
-/// Dot products of four bytes with four bytes, in each 32 bits of a vector.
-trait Dot: Copy {
-    /// The most rows of a tile.
-    const ROWS: usize;
-    /// 32-bit numbers in a vector.
-    const LANES: usize;
-    /// Sums, and weights as they are in a panel.
-    type V: Copy;
-
-    /// Zeros. The CPU has the instructions, here and below: only [`Tiles::new`] leads here.
-    fn zero() -> Self::V;
-    /// # Safety
-    /// A vector can be read at `from`.
-    unsafe fn load(from: *const u8) -> Self::V;
-    /// # Safety
-    /// A vector can be written at `to`.
-    unsafe fn store(to: *mut i32, x: Self::V);
-    /// `sums[i] += a · w[i]` for two vectors, where `a` are the four bytes that lie
-    /// `STRIDES · stride + OFFSET` after `from`; `STRIDES` is 0, 1 or 2.
-    /// # Safety
-    /// The bytes can be read.
-    unsafe fn pair<const STRIDES: usize, const OFFSET: usize>(
-        from: *const u8,
-        stride: usize,
-        w: [Self::V; 2],
-        sums: &mut [Self::V; 2],
-    );
+/// A module's function for the products of `$product`.
+macro_rules! call {
+    ($(#[$feature:meta])?) => {
+        /// # Safety
+        /// The CPU has the features; and as [`tile::sums`].
+        $(#[$feature])?
+        pub(super) unsafe fn call<P: Product + Default, const R: usize, const C: usize>(
+            tile: *const Tile,
+        ) {
+            // SAFETY: the caller's promise.
+            unsafe { tile::sums::<P, R, C>(P::default(), tile) }
+        }
+    };
 }
 
-/// The sums of R rows, as `gemm::f32` computes them; see there.
-///
-/// # Safety
-/// The pointers of the tile can be read, and written, as far as said there.
-#[inline(always)]
-unsafe fn sums<D: Dot, const R: usize>(tile: *const Tile) {
-    if R > D::ROWS {
-        unreachable!("no tile has more rows than there are registers for");
-    }
-    // SAFETY: the caller's promise.
-    let tile = unsafe { &*tile };
-    // SAFETY: the caller's promise: two vectors for each of R rows.
-    let row = |row: usize| unsafe { tile.sums.add(row * 2 * D::LANES) };
-    let mut sums = [[D::zero(); 2]; 14];
-    macro_rules! load {
-        ($($row:literal)*) => { $(
-            if $row < R {
-                // SAFETY: as above.
-                unsafe {
-                    sums[$row] = [D::load(row($row).cast()), D::load(row($row).add(D::LANES).cast())];
-                }
-            }
-        )* };
-    }
-    if tile.add {
-        load!(0 1 2 3 4 5 6 7 8 9 10 11 12 13);
-    }
-    let mut w = tile.w;
-    let [mut rows, mut panels] = tile.ahead;
-    let lda = opaque(std::ptr::without_provenance::<u8>(tile.lda)).addr();
-    let mut bases = [tile.a; 5];
-    macro_rules! bases {
-        ($($base:literal)*) => { $(
-            if 3 * $base < R {
-                bases[$base] = opaque(bases[0].wrapping_add(3 * $base * lda));
-            }
-        )* };
-    }
-    bases!(1 2 3 4);
-    macro_rules! advance {
-        ($steps:expr; $($base:literal)*) => { $(
-            if 3 * $base < R {
-                bases[$base] = opaque(bases[$base].wrapping_add(4 * $steps));
-            }
-        )* };
-    }
-    for _ in 0..tile.steps / STEPS {
-        // SAFETY: at least 8 steps of the panel, and of `a`, are left.
-        unsafe {
-            step::<D, R, 0, 0>(&mut sums, &bases, lda, w);
-            step::<D, R, 1, 4>(&mut sums, &bases, lda, w);
-            step::<D, R, 2, 8>(&mut sums, &bases, lda, w);
-            step::<D, R, 3, 12>(&mut sums, &bases, lda, w);
-            step::<D, R, 4, 16>(&mut sums, &bases, lda, w);
-            step::<D, R, 5, 20>(&mut sums, &bases, lda, w);
-            step::<D, R, 6, 24>(&mut sums, &bases, lda, w);
-            step::<D, R, 7, 28>(&mut sums, &bases, lda, w);
-            w = w.add(STEPS * 2 * D::LANES * 4);
-        }
-        advance!(STEPS; 0 1 2 3 4);
-        rows.step();
-        panels.step();
-    }
-    for _ in 0..tile.steps % STEPS {
-        // SAFETY: one step of the panel, and of `a`, is left.
-        unsafe {
-            step::<D, R, 0, 0>(&mut sums, &bases, lda, w);
-            w = w.add(2 * D::LANES * 4);
-        }
-        advance!(1; 0 1 2 3 4);
-    }
-    macro_rules! store {
-        ($($row:literal)*) => { $(
-            if $row < R {
-                // SAFETY: as for reading them.
-                unsafe {
-                    D::store(row($row), sums[$row][0]);
-                    D::store(row($row).add(D::LANES), sums[$row][1]);
-                }
-            }
-        )* };
-    }
-    store!(0 1 2 3 4 5 6 7 8 9 10 11 12 13);
-}
+/// What products of bytes have in common that have vectors in common. The CPU has the instructions:
+/// only [`Tiles::new`] leads to them.
+macro_rules! lanes {
+    ($isa:expr, $lanes:literal, $vector:ty, $zero:expr, $load:expr, $store:expr) => {
+        const SHAPE: Shape = shape($isa);
+        const LANES: usize = $lanes;
+        type V = $vector;
 
-/// One step of four k, the one `U` after the pointers (`BYTES` in `a`).
-///
-/// # Safety
-/// Step `U` of the panel, and of the rows of `a`, can be read.
-#[inline(always)]
-unsafe fn step<D: Dot, const R: usize, const U: usize, const BYTES: usize>(
-    sums: &mut [[D::V; 2]; 14],
-    bases: &[*const u8; 5],
-    lda: usize,
-    w: *const u8,
-) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let w = w.add(U * 2 * D::LANES * 4);
-        let w = [D::load(w), D::load(w.add(D::LANES * 4))];
-        macro_rules! rows {
-            ($($row:literal)*) => { $(
-                if $row < R {
-                    D::pair::<{ $row % 3 }, BYTES>(bases[$row / 3], lda, w, &mut sums[$row]);
-                }
-            )* };
+        #[inline(always)]
+        fn zero(self) -> $vector {
+            // SAFETY: see the macro.
+            unsafe { $zero() }
         }
-        rows!(0 1 2 3 4 5 6 7 8 9 10 11 12 13);
-    }
+        #[inline(always)]
+        unsafe fn load(self, from: *const u8) -> $vector {
+            // SAFETY: the caller's promise.
+            unsafe { $load(from.cast()) }
+        }
+        #[inline(always)]
+        unsafe fn store(self, to: *mut u8, x: $vector) {
+            // SAFETY: the caller's promise.
+            unsafe { $store(to.cast(), x) }
+        }
+    };
 }
 
 /// One column at a time: the specification.
 mod scalar {
-    use super::{Dot, Tile};
+    use super::*;
 
-    /// # Safety
-    /// As [`super::sums`].
-    pub(super) unsafe fn call<D: Dot, const R: usize>(tile: *const Tile) {
-        // SAFETY: the caller's promise.
-        unsafe { super::sums::<D, R>(tile) }
-    }
+    call!();
 
-    #[derive(Clone, Copy)]
+    #[derive(Clone, Copy, Default)]
     pub(super) struct One;
 
-    impl Dot for One {
-        const ROWS: usize = super::most_rows(super::Isa::Scalar);
+    impl Product for One {
+        const SHAPE: Shape = shape(Isa::Scalar);
         const LANES: usize = 1;
         type V = i32;
 
         #[inline(always)]
-        fn zero() -> i32 {
+        fn zero(self) -> i32 {
             0
         }
         #[inline(always)]
-        unsafe fn load(from: *const u8) -> i32 {
+        unsafe fn load(self, from: *const u8) -> i32 {
             // SAFETY: the caller's promise.
             unsafe { from.cast::<i32>().read_unaligned() }
         }
         #[inline(always)]
-        unsafe fn store(to: *mut i32, x: i32) {
+        unsafe fn store(self, to: *mut u8, x: i32) {
             // SAFETY: the caller's promise.
-            unsafe { to.write_unaligned(x) }
+            unsafe { to.cast::<i32>().write_unaligned(x) }
         }
         #[inline(always)]
-        unsafe fn pair<const STRIDES: usize, const OFFSET: usize>(
+        unsafe fn row<const C: usize, const STRIDES: usize, const OFFSET: usize>(
+            self,
             from: *const u8,
             stride: usize,
-            w: [i32; 2],
-            sums: &mut [i32; 2],
+            w: [i32; MOST_VECTORS],
+            sums: &mut [i32; MOST_VECTORS],
         ) {
             // SAFETY: the caller's promise.
             let a = unsafe { from.add(STRIDES * stride + OFFSET).cast::<[u8; 4]>().read() };
-            for (sum, w) in sums.iter_mut().zip(w) {
+            for (sum, w) in sums.iter_mut().zip(w).take(C) {
                 for (a, w) in a.into_iter().zip(w.to_ne_bytes()) {
                     *sum += i32::from(a) * i32::from(w as i8);
                 }
@@ -282,17 +151,11 @@ mod avx2 {
     use std::arch::asm;
     use std::arch::x86_64::*;
 
-    use super::{Dot, Tile};
+    use super::*;
 
-    /// # Safety
-    /// The CPU has AVX2, FMA and F16C; and as [`super::sums`].
-    #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2")]
-    pub(super) unsafe fn call<D: Dot, const R: usize>(tile: *const Tile) {
-        // SAFETY: the caller's promise.
-        unsafe { super::sums::<D, R>(tile) }
-    }
+    call!(#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2")]);
 
-    /// See [`Dot::pair`].
+    /// See [`Product::row`], for two vectors.
     ///
     /// # Safety
     /// As there.
@@ -301,35 +164,18 @@ mod avx2 {
     unsafe fn pairs<const STRIDES: usize, const OFFSET: usize>(
         from: *const u8,
         stride: usize,
-        w: [__m256i; 2],
-        sums: &mut [__m256i; 2],
+        w: [__m256i; MOST_VECTORS],
+        sums: &mut [__m256i; MOST_VECTORS],
     ) {
         let ones = _mm256_set1_epi16(1);
         // The registers between; untyped, they would get names of another size.
         let _a: __m256i;
         let _s: __m256i;
         let _t: __m256i;
-        // SAFETY: the caller's promise.
-        unsafe {
-            if STRIDES == 0 {
+        macro_rules! of {
+            ($address:literal) => {
                 asm!(
-                    "vpbroadcastd {a}, dword ptr [{from} + {offset}]",
-                    "vpmaddubsw {s}, {a}, {w0}",
-                    "vpmaddubsw {t}, {a}, {w1}",
-                    "vpmaddwd {s}, {s}, {ones}",
-                    "vpmaddwd {t}, {t}, {ones}",
-                    "vpaddd {low}, {low}, {s}",
-                    "vpaddd {high}, {high}, {t}",
-                    a = out(ymm_reg) _a, s = out(ymm_reg) _s, t = out(ymm_reg) _t,
-                    from = in(reg) from, offset = const OFFSET,
-                    low = inout(ymm_reg) sums[0], high = inout(ymm_reg) sums[1],
-                    w0 = in(ymm_reg) w[0], w1 = in(ymm_reg) w[1],
-                    ones = in(ymm_reg) ones,
-                    options(readonly, nostack, preserves_flags),
-                );
-            } else {
-                asm!(
-                    "vpbroadcastd {a}, dword ptr [{from} + {stride}*{strides} + {offset}]",
+                    concat!("vpbroadcastd {a}, dword ptr ", $address, " /* {stride} {strides} */"),
                     "vpmaddubsw {s}, {a}, {w0}",
                     "vpmaddubsw {t}, {a}, {w1}",
                     "vpmaddwd {s}, {s}, {ones}",
@@ -338,35 +184,43 @@ mod avx2 {
                     "vpaddd {high}, {high}, {t}",
                     a = out(ymm_reg) _a, s = out(ymm_reg) _s, t = out(ymm_reg) _t,
                     from = in(reg) from, stride = in(reg) stride,
-                    strides = const STRIDES, offset = const OFFSET,
+                    strides = const if STRIDES == 0 { 1 } else { STRIDES },
+                    offset = const OFFSET,
                     low = inout(ymm_reg) sums[0], high = inout(ymm_reg) sums[1],
                     w0 = in(ymm_reg) w[0], w1 = in(ymm_reg) w[1],
                     ones = in(ymm_reg) ones,
                     options(readonly, nostack, preserves_flags),
-                );
+                )
+            };
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            match STRIDES {
+                0 => of!("[{from} + {offset}]"),
+                _ => of!("[{from} + {stride}*{strides} + {offset}]"),
             }
         }
     }
 
-    /// See [`Dot::pair`]: bytes at even places and at odd ones, each as 16 bits, whose products are
-    /// added in 32 bits.
+    /// See [`Product::row`]: bytes at even places and at odd ones, each as 16 bits, whose products
+    /// are added in 32 bits.
     ///
     /// # Safety
     /// As there.
     #[target_feature(enable = "avx2")]
     #[inline]
-    unsafe fn wide<const STRIDES: usize, const OFFSET: usize>(
+    unsafe fn wide<const C: usize, const STRIDES: usize, const OFFSET: usize>(
         from: *const u8,
         stride: usize,
-        w: [__m256i; 2],
-        sums: &mut [__m256i; 2],
+        w: [__m256i; MOST_VECTORS],
+        sums: &mut [__m256i; MOST_VECTORS],
     ) {
         // SAFETY: the caller's promise.
         let a = unsafe { from.add(STRIDES * stride + OFFSET).cast::<i32>().read_unaligned() };
         let a = _mm256_set1_epi32(a);
         let (a_even, a_odd) =
             (_mm256_and_si256(a, _mm256_set1_epi16(0xFF)), _mm256_srli_epi16::<8>(a));
-        for (sum, w) in sums.iter_mut().zip(w) {
+        for (sum, w) in sums.iter_mut().zip(w).take(C) {
             let even = _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(w));
             let odd = _mm256_srai_epi16::<8>(w);
             let even = _mm256_madd_epi16(a_even, even);
@@ -376,74 +230,61 @@ mod avx2 {
     }
 
     /// Two products added in 16 bits: weights must be safe.
-    #[derive(Clone, Copy)]
+    #[derive(Clone, Copy, Default)]
     pub(super) struct Pairs;
 
-    impl Dot for Pairs {
-        const ROWS: usize = super::most_rows(super::Isa::Avx2);
-        const LANES: usize = 8;
-        type V = __m256i;
+    impl Product for Pairs {
+        lanes!(
+            Isa::Avx2,
+            8,
+            __m256i,
+            _mm256_setzero_si256,
+            _mm256_loadu_si256,
+            _mm256_storeu_si256
+        );
 
         #[inline(always)]
-        fn zero() -> __m256i {
-            // SAFETY: see the trait.
-            unsafe { _mm256_setzero_si256() }
-        }
-        #[inline(always)]
-        unsafe fn load(from: *const u8) -> __m256i {
-            // SAFETY: the caller's promise.
-            unsafe { _mm256_loadu_si256(from.cast()) }
-        }
-        #[inline(always)]
-        unsafe fn store(to: *mut i32, x: __m256i) {
-            // SAFETY: the caller's promise.
-            unsafe { _mm256_storeu_si256(to.cast(), x) }
-        }
-        #[inline(always)]
-        unsafe fn pair<const STRIDES: usize, const OFFSET: usize>(
+        unsafe fn row<const C: usize, const STRIDES: usize, const OFFSET: usize>(
+            self,
             from: *const u8,
             stride: usize,
-            w: [__m256i; 2],
-            sums: &mut [__m256i; 2],
+            w: [__m256i; MOST_VECTORS],
+            sums: &mut [__m256i; MOST_VECTORS],
         ) {
-            // SAFETY: the caller's promise.
-            unsafe { pairs::<STRIDES, OFFSET>(from, stride, w, sums) }
+            // SAFETY: the caller's promise. A single vector, at the right end, may take its time.
+            unsafe {
+                match C {
+                    2 => pairs::<STRIDES, OFFSET>(from, stride, w, sums),
+                    _ => wide::<C, STRIDES, OFFSET>(from, stride, w, sums),
+                }
+            }
         }
     }
 
     /// Products in 32 bits.
-    #[derive(Clone, Copy)]
+    #[derive(Clone, Copy, Default)]
     pub(super) struct Wide;
 
-    impl Dot for Wide {
-        const ROWS: usize = super::most_rows(super::Isa::Avx2);
-        const LANES: usize = 8;
-        type V = __m256i;
+    impl Product for Wide {
+        lanes!(
+            Isa::Avx2,
+            8,
+            __m256i,
+            _mm256_setzero_si256,
+            _mm256_loadu_si256,
+            _mm256_storeu_si256
+        );
 
         #[inline(always)]
-        fn zero() -> __m256i {
-            // SAFETY: see the trait.
-            unsafe { _mm256_setzero_si256() }
-        }
-        #[inline(always)]
-        unsafe fn load(from: *const u8) -> __m256i {
-            // SAFETY: the caller's promise.
-            unsafe { _mm256_loadu_si256(from.cast()) }
-        }
-        #[inline(always)]
-        unsafe fn store(to: *mut i32, x: __m256i) {
-            // SAFETY: the caller's promise.
-            unsafe { _mm256_storeu_si256(to.cast(), x) }
-        }
-        #[inline(always)]
-        unsafe fn pair<const STRIDES: usize, const OFFSET: usize>(
+        unsafe fn row<const C: usize, const STRIDES: usize, const OFFSET: usize>(
+            self,
             from: *const u8,
             stride: usize,
-            w: [__m256i; 2],
-            sums: &mut [__m256i; 2],
+            w: [__m256i; MOST_VECTORS],
+            sums: &mut [__m256i; MOST_VECTORS],
         ) {
             // SAFETY: the caller's promise.
-            unsafe { wide::<STRIDES, OFFSET>(from, stride, w, sums) }
+            unsafe { wide::<C, STRIDES, OFFSET>(from, stride, w, sums) }
         }
     }
 }
@@ -454,17 +295,11 @@ mod avx512 {
     use std::arch::asm;
     use std::arch::x86_64::*;
 
-    use super::{Dot, Tile};
+    use super::*;
 
-    /// # Safety
-    /// The CPU has AVX-512 F, BW, DQ and VL, AVX2, FMA and F16C; and as [`super::sums`].
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2")]
-    pub(super) unsafe fn call<D: Dot, const R: usize>(tile: *const Tile) {
-        // SAFETY: the caller's promise.
-        unsafe { super::sums::<D, R>(tile) }
-    }
+    call!(#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2")]);
 
-    /// See [`Dot::pair`].
+    /// See [`Product::row`], for two vectors.
     ///
     /// # Safety
     /// As there.
@@ -473,35 +308,18 @@ mod avx512 {
     unsafe fn pairs<const STRIDES: usize, const OFFSET: usize>(
         from: *const u8,
         stride: usize,
-        w: [__m512i; 2],
-        sums: &mut [__m512i; 2],
+        w: [__m512i; MOST_VECTORS],
+        sums: &mut [__m512i; MOST_VECTORS],
     ) {
         let ones = _mm512_set1_epi16(1);
         // The registers between; untyped, they would get names of another size.
         let _a: __m512i;
         let _s: __m512i;
         let _t: __m512i;
-        // SAFETY: the caller's promise.
-        unsafe {
-            if STRIDES == 0 {
+        macro_rules! of {
+            ($address:literal) => {
                 asm!(
-                    "vpbroadcastd {a}, dword ptr [{from} + {offset}]",
-                    "vpmaddubsw {s}, {a}, {w0}",
-                    "vpmaddubsw {t}, {a}, {w1}",
-                    "vpmaddwd {s}, {s}, {ones}",
-                    "vpmaddwd {t}, {t}, {ones}",
-                    "vpaddd {low}, {low}, {s}",
-                    "vpaddd {high}, {high}, {t}",
-                    a = out(zmm_reg) _a, s = out(zmm_reg) _s, t = out(zmm_reg) _t,
-                    from = in(reg) from, offset = const OFFSET,
-                    low = inout(zmm_reg) sums[0], high = inout(zmm_reg) sums[1],
-                    w0 = in(zmm_reg) w[0], w1 = in(zmm_reg) w[1],
-                    ones = in(zmm_reg) ones,
-                    options(readonly, nostack, preserves_flags),
-                );
-            } else {
-                asm!(
-                    "vpbroadcastd {a}, dword ptr [{from} + {stride}*{strides} + {offset}]",
+                    concat!("vpbroadcastd {a}, dword ptr ", $address, " /* {stride} {strides} */"),
                     "vpmaddubsw {s}, {a}, {w0}",
                     "vpmaddubsw {t}, {a}, {w1}",
                     "vpmaddwd {s}, {s}, {ones}",
@@ -510,35 +328,43 @@ mod avx512 {
                     "vpaddd {high}, {high}, {t}",
                     a = out(zmm_reg) _a, s = out(zmm_reg) _s, t = out(zmm_reg) _t,
                     from = in(reg) from, stride = in(reg) stride,
-                    strides = const STRIDES, offset = const OFFSET,
+                    strides = const if STRIDES == 0 { 1 } else { STRIDES },
+                    offset = const OFFSET,
                     low = inout(zmm_reg) sums[0], high = inout(zmm_reg) sums[1],
                     w0 = in(zmm_reg) w[0], w1 = in(zmm_reg) w[1],
                     ones = in(zmm_reg) ones,
                     options(readonly, nostack, preserves_flags),
-                );
+                )
+            };
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            match STRIDES {
+                0 => of!("[{from} + {offset}]"),
+                _ => of!("[{from} + {stride}*{strides} + {offset}]"),
             }
         }
     }
 
-    /// See [`Dot::pair`]: bytes at even places and at odd ones, each as 16 bits, whose products are
-    /// added in 32 bits.
+    /// See [`Product::row`]: bytes at even places and at odd ones, each as 16 bits, whose products
+    /// are added in 32 bits.
     ///
     /// # Safety
     /// As there.
     #[target_feature(enable = "avx512f,avx512bw")]
     #[inline]
-    unsafe fn wide<const STRIDES: usize, const OFFSET: usize>(
+    unsafe fn wide<const C: usize, const STRIDES: usize, const OFFSET: usize>(
         from: *const u8,
         stride: usize,
-        w: [__m512i; 2],
-        sums: &mut [__m512i; 2],
+        w: [__m512i; MOST_VECTORS],
+        sums: &mut [__m512i; MOST_VECTORS],
     ) {
         // SAFETY: the caller's promise.
         let a = unsafe { from.add(STRIDES * stride + OFFSET).cast::<i32>().read_unaligned() };
         let a = _mm512_set1_epi32(a);
         let (a_even, a_odd) =
             (_mm512_and_si512(a, _mm512_set1_epi16(0xFF)), _mm512_srli_epi16::<8>(a));
-        for (sum, w) in sums.iter_mut().zip(w) {
+        for (sum, w) in sums.iter_mut().zip(w).take(C) {
             let even = _mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(w));
             let odd = _mm512_srai_epi16::<8>(w);
             let even = _mm512_madd_epi16(a_even, even);
@@ -548,74 +374,61 @@ mod avx512 {
     }
 
     /// Two products added in 16 bits: weights must be safe.
-    #[derive(Clone, Copy)]
+    #[derive(Clone, Copy, Default)]
     pub(super) struct Pairs;
 
-    impl Dot for Pairs {
-        const ROWS: usize = super::most_rows(super::Isa::Avx512);
-        const LANES: usize = 16;
-        type V = __m512i;
+    impl Product for Pairs {
+        lanes!(
+            Isa::Avx512,
+            16,
+            __m512i,
+            _mm512_setzero_si512,
+            _mm512_loadu_si512,
+            _mm512_storeu_si512
+        );
 
         #[inline(always)]
-        fn zero() -> __m512i {
-            // SAFETY: see the trait.
-            unsafe { _mm512_setzero_si512() }
-        }
-        #[inline(always)]
-        unsafe fn load(from: *const u8) -> __m512i {
-            // SAFETY: the caller's promise.
-            unsafe { _mm512_loadu_si512(from.cast()) }
-        }
-        #[inline(always)]
-        unsafe fn store(to: *mut i32, x: __m512i) {
-            // SAFETY: the caller's promise.
-            unsafe { _mm512_storeu_si512(to.cast(), x) }
-        }
-        #[inline(always)]
-        unsafe fn pair<const STRIDES: usize, const OFFSET: usize>(
+        unsafe fn row<const C: usize, const STRIDES: usize, const OFFSET: usize>(
+            self,
             from: *const u8,
             stride: usize,
-            w: [__m512i; 2],
-            sums: &mut [__m512i; 2],
+            w: [__m512i; MOST_VECTORS],
+            sums: &mut [__m512i; MOST_VECTORS],
         ) {
-            // SAFETY: the caller's promise.
-            unsafe { pairs::<STRIDES, OFFSET>(from, stride, w, sums) }
+            // SAFETY: the caller's promise. A single vector, at the right end, may take its time.
+            unsafe {
+                match C {
+                    2 => pairs::<STRIDES, OFFSET>(from, stride, w, sums),
+                    _ => wide::<C, STRIDES, OFFSET>(from, stride, w, sums),
+                }
+            }
         }
     }
 
     /// Products in 32 bits.
-    #[derive(Clone, Copy)]
+    #[derive(Clone, Copy, Default)]
     pub(super) struct Wide;
 
-    impl Dot for Wide {
-        const ROWS: usize = super::most_rows(super::Isa::Avx512);
-        const LANES: usize = 16;
-        type V = __m512i;
+    impl Product for Wide {
+        lanes!(
+            Isa::Avx512,
+            16,
+            __m512i,
+            _mm512_setzero_si512,
+            _mm512_loadu_si512,
+            _mm512_storeu_si512
+        );
 
         #[inline(always)]
-        fn zero() -> __m512i {
-            // SAFETY: see the trait.
-            unsafe { _mm512_setzero_si512() }
-        }
-        #[inline(always)]
-        unsafe fn load(from: *const u8) -> __m512i {
-            // SAFETY: the caller's promise.
-            unsafe { _mm512_loadu_si512(from.cast()) }
-        }
-        #[inline(always)]
-        unsafe fn store(to: *mut i32, x: __m512i) {
-            // SAFETY: the caller's promise.
-            unsafe { _mm512_storeu_si512(to.cast(), x) }
-        }
-        #[inline(always)]
-        unsafe fn pair<const STRIDES: usize, const OFFSET: usize>(
+        unsafe fn row<const C: usize, const STRIDES: usize, const OFFSET: usize>(
+            self,
             from: *const u8,
             stride: usize,
-            w: [__m512i; 2],
-            sums: &mut [__m512i; 2],
+            w: [__m512i; MOST_VECTORS],
+            sums: &mut [__m512i; MOST_VECTORS],
         ) {
             // SAFETY: the caller's promise.
-            unsafe { wide::<STRIDES, OFFSET>(from, stride, w, sums) }
+            unsafe { wide::<C, STRIDES, OFFSET>(from, stride, w, sums) }
         }
     }
 }
@@ -623,97 +436,65 @@ mod avx512 {
 /// Sixteen columns a vector, with the instruction made for it.
 #[cfg(target_arch = "x86_64")]
 mod vnni {
-    use std::arch::asm;
     use std::arch::x86_64::*;
 
-    use super::{Dot, Tile};
+    use super::*;
+    use crate::simd::row::row;
 
-    /// # Safety
-    /// The CPU has AVX-512 F, BW, DQ, VL and VNNI, AVX2, FMA and F16C; and as [`super::sums`].
-    #[target_feature(
+    call!(#[target_feature(
         enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,avx512vnni"
-    )]
-    pub(super) unsafe fn call<D: Dot, const R: usize>(tile: *const Tile) {
-        // SAFETY: the caller's promise.
-        unsafe { super::sums::<D, R>(tile) }
-    }
+    )]);
 
-    /// See [`Dot::pair`].
+    /// See [`Product::row`].
     ///
     /// # Safety
     /// As there.
     #[target_feature(enable = "avx512f,avx512vnni")]
     #[inline]
-    unsafe fn dot<const STRIDES: usize, const OFFSET: usize>(
+    unsafe fn dot<const C: usize, const STRIDES: usize, const OFFSET: usize>(
         from: *const u8,
         stride: usize,
-        w: [__m512i; 2],
-        sums: &mut [__m512i; 2],
+        w: [__m512i; MOST_VECTORS],
+        sums: &mut [__m512i; MOST_VECTORS],
     ) {
-        // The registers between; untyped, they would get names of another size.
-        let _a: __m512i;
         // SAFETY: the caller's promise.
         unsafe {
-            if STRIDES == 0 {
-                asm!(
-                    "vpbroadcastd {a}, dword ptr [{from} + {offset}]",
-                    "vpdpbusd {low}, {a}, {w0}",
-                    "vpdpbusd {high}, {a}, {w1}",
-                    a = out(zmm_reg) _a,
-                    from = in(reg) from, offset = const OFFSET,
-                    low = inout(zmm_reg) sums[0], high = inout(zmm_reg) sums[1],
-                    w0 = in(zmm_reg) w[0], w1 = in(zmm_reg) w[1],
-                    options(readonly, nostack, preserves_flags),
-                );
-            } else {
-                asm!(
-                    "vpbroadcastd {a}, dword ptr [{from} + {stride}*{strides} + {offset}]",
-                    "vpdpbusd {low}, {a}, {w0}",
-                    "vpdpbusd {high}, {a}, {w1}",
-                    a = out(zmm_reg) _a,
-                    from = in(reg) from, stride = in(reg) stride,
-                    strides = const STRIDES, offset = const OFFSET,
-                    low = inout(zmm_reg) sums[0], high = inout(zmm_reg) sums[1],
-                    w0 = in(zmm_reg) w[0], w1 = in(zmm_reg) w[1],
-                    options(readonly, nostack, preserves_flags),
-                );
-            }
+            row!(
+                (C, STRIDES),
+                OFFSET,
+                (from, stride, w, sums),
+                __m512i,
+                zmm_reg,
+                "vpbroadcastd",
+                "vpdpbusd"
+            );
         }
     }
 
     /// Four products added in 32 bits.
-    #[derive(Clone, Copy)]
-    pub(super) struct Dot4;
+    #[derive(Clone, Copy, Default)]
+    pub(super) struct Dot;
 
-    impl Dot for Dot4 {
-        const ROWS: usize = super::most_rows(super::Isa::Avx512Vnni);
-        const LANES: usize = 16;
-        type V = __m512i;
+    impl Product for Dot {
+        lanes!(
+            Isa::Avx512Vnni,
+            16,
+            __m512i,
+            _mm512_setzero_si512,
+            _mm512_loadu_si512,
+            _mm512_storeu_si512
+        );
 
         #[inline(always)]
-        fn zero() -> __m512i {
-            // SAFETY: see the trait.
-            unsafe { _mm512_setzero_si512() }
-        }
-        #[inline(always)]
-        unsafe fn load(from: *const u8) -> __m512i {
-            // SAFETY: the caller's promise.
-            unsafe { _mm512_loadu_si512(from.cast()) }
-        }
-        #[inline(always)]
-        unsafe fn store(to: *mut i32, x: __m512i) {
-            // SAFETY: the caller's promise.
-            unsafe { _mm512_storeu_si512(to.cast(), x) }
-        }
-        #[inline(always)]
-        unsafe fn pair<const STRIDES: usize, const OFFSET: usize>(
+        unsafe fn row<const C: usize, const STRIDES: usize, const OFFSET: usize>(
+            self,
             from: *const u8,
             stride: usize,
-            w: [__m512i; 2],
-            sums: &mut [__m512i; 2],
+            w: [__m512i; MOST_VECTORS],
+            sums: &mut [__m512i; MOST_VECTORS],
         ) {
             // SAFETY: the caller's promise.
-            unsafe { dot::<STRIDES, OFFSET>(from, stride, w, sums) }
+            unsafe { dot::<C, STRIDES, OFFSET>(from, stride, w, sums) }
         }
     }
 }
