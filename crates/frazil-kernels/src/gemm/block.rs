@@ -156,35 +156,32 @@ impl Ahead {
     }
 }
 
-/// Rows of activations to bring into the second-level cache: in each step a cache line of half of
-/// them, since a step takes half a cache line.
+/// A tile of the output, or of what is added to it, to bring close: a row in each step.
 #[derive(Clone, Copy)]
-pub(super) struct Below {
-    /// The half whose turn it is, and the other one.
-    halves: [*const u8; 2],
+pub(super) struct Touch {
+    from: *const u8,
     stride: usize,
-    /// Rows of a half.
     rows: usize,
+    /// Cache lines of a row.
+    lines: usize,
 }
 
-impl Below {
+impl Touch {
     /// Nothing.
-    pub(super) const NONE: Self = Self { halves: [std::ptr::null(); 2], stride: 0, rows: 0 };
+    pub(super) const NONE: Self = Self { from: std::ptr::null(), stride: 0, rows: 0, lines: 0 };
 
-    /// So many rows from an address, `stride` bytes apart.
-    pub(super) fn new(from: *const u8, stride: usize, rows: usize) -> Self {
-        let half = rows.div_ceil(2);
-        Self { halves: [from, from.wrapping_add(half * stride)], stride, rows: half }
+    /// So many rows of so many bytes from an address, `stride` bytes apart.
+    pub(super) fn new(from: *const u8, stride: usize, rows: usize, bytes: usize) -> Self {
+        Self { from, stride, rows, lines: bytes.div_ceil(64) }
     }
 
     /// Asks for the lines of a step.
     #[inline(always)]
     pub(super) fn step(&mut self) {
-        let [mut from, other] = self.halves;
-        self.halves = [other, from.wrapping_add(64)];
-        for _ in 0..self.rows {
-            prefetch(from);
-            from = from.wrapping_add(self.stride);
+        if self.rows > 0 {
+            self.rows -= 1;
+            (0..self.lines).for_each(|line| prefetch(self.from.wrapping_add(64 * line)));
+            self.from = self.from.wrapping_add(self.stride);
         }
     }
 }
@@ -284,16 +281,5 @@ mod tests {
         }
         assert!(end >= bytes);
         assert_eq!(Share::new(bytes, 0, 1).of(base, 0).lines, 0);
-    }
-
-    #[test]
-    fn rows_below_come_a_line_at_a_time() {
-        let mut below = Below::new(std::ptr::without_provenance(1 << 20), 1000, 9);
-        let mut seen = Vec::new();
-        for _ in 0..4 {
-            seen.push(below.halves[0].addr() - (1 << 20));
-            below.step();
-        }
-        assert_eq!((seen, below.rows), (vec![0, 5000, 64, 5064], 5));
     }
 }

@@ -1,5 +1,6 @@
 //! What happens to a tile of sums on its way to memory.
 
+use super::block::Touch;
 use crate::math::{gelu_erf, gelu_tanh, tanh};
 use crate::simd::Simd;
 
@@ -132,6 +133,27 @@ impl Finish {
         match self.target {
             Target::F32(out) => Some((out, self.ldc)),
             Target::U8(..) => None,
+        }
+    }
+
+    /// The tile at `place`, to bring close: of the output, and of what is added to it.
+    pub(super) fn touch(&self, place: Place) -> [Touch; 2] {
+        let Place { row, rows, column, columns } = place;
+        let at = |from: *const u8, ld: usize, bytes: usize| {
+            Touch::new(
+                from.wrapping_add((row * ld + column) * bytes),
+                ld * bytes,
+                rows,
+                columns * bytes,
+            )
+        };
+        let output = match self.target {
+            Target::F32(out) => at(out.cast(), self.ldc, size_of::<f32>()),
+            Target::U8(out, ..) => at(out, self.ldc, 1),
+        };
+        match self.residual.is_null() {
+            true => [output, Touch::NONE],
+            false => [output, at(self.residual.cast(), self.ldr, size_of::<f32>())],
         }
     }
 

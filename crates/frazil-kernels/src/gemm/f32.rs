@@ -4,7 +4,7 @@
 //! depends neither on the rows beside it nor on the threads, and before the activation not on the
 //! instruction set.
 
-use super::block::{Below, Blocks, Share, Size};
+use super::block::{Blocks, Share, Size};
 use super::epilogue::{Epilogue, Finish, Orientation, Output, Place, covers};
 use super::tile::{self, MOST_VECTORS, Product, STEPS, Shape, Sums, Table, Tile, table};
 use crate::cpu::Isa;
@@ -202,14 +202,6 @@ impl Job {
                         column: panel * self.width,
                         columns,
                     };
-                    // The first panel brings the rows for all of them.
-                    let below = match panel == panels.start {
-                        true => {
-                            let below = a.wrapping_add(rows.len() * self.lda).cast();
-                            Below::new(below, self.lda * F32, rows.len())
-                        }
-                        false => Below::NONE,
-                    };
                     // Whole vectors of the output take unfinished sums; else they go through `sums`.
                     let waiting = match self.finish.numbers() {
                         Some((out, ldc))
@@ -239,8 +231,8 @@ impl Job {
                             sums: at.cast(),
                             lds: lds * F32,
                             add: !first,
-                            below,
                             ahead: share.of(next, i),
+                            touch: self.finish.touch(place),
                         });
                         if last {
                             let finish = &raw const self.finish;

@@ -8,7 +8,7 @@
 //! The forms of the product: `vpdpbusd` with VNNI; without, `vpmaddubsw`, `vpmaddwd`, `vpaddd`
 //! on weights that packing has made safe for it (see `pack`), and products in 16 bits for the rest.
 
-use super::block::{Ahead, Below, Blocks, Share, Size};
+use super::block::{Ahead, Blocks, Share, Size, Touch};
 use super::epilogue::{Epilogue, Finish, Orientation, Output, Place, covers};
 use super::tile::{MOST_ROWS, STEPS, Sums, Tile};
 use crate::cpu::Isa;
@@ -142,6 +142,16 @@ enum Target {
     Scaled(Scaled),
 }
 
+impl Target {
+    /// The tile at `place`, to bring close.
+    fn touch(&self, place: Place) -> [Touch; 2] {
+        match self {
+            Self::Sums(..) => [Touch::NONE; 2],
+            Self::Scaled(scaled) => scaled.finish.touch(place),
+        }
+    }
+}
+
 /// How sums become numbers; checked.
 #[derive(Clone, Copy)]
 struct Scaled {
@@ -231,15 +241,8 @@ impl Job<'_> {
                 let rows = self.blocks.tile(tile);
                 let columns = width.min(self.n - column);
                 let place = Place { row: rows.start, rows: rows.len(), column, columns };
-                // The first panel brings the rows for all of them.
-                let below = match panel == panels.start {
-                    true => {
-                        let below = self.a.as_ptr().wrapping_add(rows.end * self.lda);
-                        Below::new(below, self.lda, rows.len())
-                    }
-                    false => Below::NONE,
-                };
-                self.sum(place, &layout, packed, &mut sums, (below, share.of(next, i)));
+                let fetch = (share.of(next, i), self.target.touch(place));
+                self.sum(place, &layout, packed, &mut sums, fetch);
                 let finished = Finished {
                     place,
                     sums: sums.0.as_ptr(),
@@ -266,7 +269,7 @@ impl Job<'_> {
         layout: &Layout,
         packed: &[u8],
         sums: &mut Sums<i32>,
-        (below, ahead): (Below, Ahead),
+        (ahead, touch): (Ahead, [Touch; 2]),
     ) {
         let (lda, width) = (self.lda, layout.width);
         let a = &self.a[place.row * lda..];
@@ -285,8 +288,8 @@ impl Job<'_> {
                 sums: sums_at,
                 lds: width * 4,
                 add: false,
-                below,
                 ahead,
+                touch,
             });
         }
         let rest = self.k % 4;
@@ -306,8 +309,8 @@ impl Job<'_> {
                     sums: sums_at,
                     lds: width * 4,
                     add: true,
-                    below: Below::NONE,
                     ahead: Ahead::NONE,
+                    touch: [Touch::NONE; 2],
                 });
             }
         }
