@@ -81,7 +81,9 @@ fn what_does_not_fit_is_refused() {
     // Another version, with a checksum that is right.
     let length = u32::from_le_bytes(good[8..12].try_into().unwrap()) as usize;
     let text = String::from_utf8(good[16..16 + length].to_vec()).unwrap();
-    let old = text.replacen("\"layout\":1", "\"layout\":0", 1);
+    let version = text.find("\"layout\":").unwrap() + "\"layout\":".len();
+    let mut old = text;
+    old.replace_range(version..=version, "0");
     let mut bad = good[..12].to_vec();
     bad.extend_from_slice(&crc32c::crc32c(old.as_bytes()).to_le_bytes());
     bad.extend_from_slice(old.as_bytes());
