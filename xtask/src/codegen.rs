@@ -1,15 +1,16 @@
 //! Compiles the `.proto` files of TensorFlow (`crates/frazil-tf/proto`) and of ONNX
 //! (`crates/frazil-convert/proto`) to the Rust that is committed beside them, with protox and
 //! prost-build: no `protoc` needed, here or by anyone who builds frazil. The tables that the text
-//! format and the bound on memory need come from the same descriptors, see [`schema`]. The page of
-//! operations in `docs/reference` is made here too, see [`mod@reference`].
+//! format and the bound on memory need come from the same descriptors, see [`schema`]. The tables of
+//! the tokenizer ([`unicode`]) and the page of operations in `docs/reference` ([`mod@reference`])
+//! are made here too.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{reference, schema};
+use crate::{reference, schema, unicode};
 
 /// `codegen` writes the generated files; `codegen --check` fails if they are not fresh.
 pub fn run(args: &[&str]) -> Result<()> {
@@ -33,6 +34,9 @@ pub fn run(args: &[&str]) -> Result<()> {
         .boxed(".onnx.AttributeProto.g")
         .boxed(".onnx.AttributeProto.tp");
     make("frazil-convert", "onnx", onnx, "src/onnx/proto", "frazil_tf::schema", check)?;
+    let bert = crate::root().join("crates/frazil-bert");
+    let python = fs::read_to_string(bert.join("unicode/python-3.7.json"))?;
+    put(&bert.join("src/tokenizer/unicode/table.rs"), &unicode::rust(&python)?, check)?;
     put(&crate::root().join("docs/reference/ops.md"), &reference::page()?, check)
 }
 

@@ -7,6 +7,7 @@ mod peers;
 mod reference;
 mod schema;
 mod tidy;
+mod unicode;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -43,7 +44,8 @@ const USAGE: &str = "usage: cargo xtask <task>
                       in turns; recorded in benchmarks/record
   bench growth [the same flags]
                       time by length, batch, layers and threads
-  codegen [--check]   remake the Rust types from the .proto files, and docs/reference/ops.md
+  codegen [--check]   remake the Rust types from the .proto files, the tokenizer's tables,
+                      and docs/reference/ops.md
   peers [NAME]... [--full] [--clean] [--frazil PROGRAM] [--python PROGRAM]
                       what frazil writes, the real programs read and run: formats, goldens,
                       tensorflow, transformers, onnxruntime, openvino; installed under target/.

@@ -151,6 +151,23 @@ pub enum Error {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// A vocabulary without any piece.
+    #[error("the vocabulary is empty")]
+    EmptyVocabulary,
+    /// A vocabulary larger than any that a BERT could have.
+    #[error("the vocabulary has more than {limit} {what}")]
+    VocabularyTooLarge {
+        /// What it has too many of.
+        what: &'static str,
+        /// How many it may have.
+        limit: usize,
+    },
+    /// A folder without a vocabulary.
+    #[error("`{}` has neither `vocab.txt` nor `tokenizer.json`", folder.display())]
+    NoVocabulary {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// A vocabulary without a piece that BERT's code needs.
     #[error("the vocabulary has no `{0}`")]
     NoSpecialToken(&'static str),
@@ -191,6 +208,9 @@ impl Error {
             Self::TooLong { positions, .. } => format!("give `--seq` at most {positions}"),
             Self::MissingKey("vocab_size") => {
                 "`vocab_size` is the number of lines of vocab.txt".into()
+            }
+            Self::NoSpecialToken("[UNK]") => {
+                "is this a vocabulary of BERT? One piece is on each line of vocab.txt".into()
             }
             Self::Activation(name) if name.starts_with("gelu") => {
                 "this looks like a Hugging Face config.json; in bert_config.json the tanh form \

@@ -5,6 +5,7 @@
 //! - [`names`]: which variables each head needs, what optimizers leave beside them, and the
 //!   plans that carry weights from one naming to another.
 //! - [`mod@build`]: the graph of a BERT from its configuration alone.
+//! - [`tokenizer`]: text to word pieces.
 //! - [`tokenizer_files`]: the vocabulary as Hugging Face's tokenizers read it.
 //! - [`inventory`]: what a file of weights holds, what it lacks and what nobody asked for.
 //!
@@ -17,6 +18,7 @@ pub mod config;
 mod error;
 pub mod inventory;
 pub mod names;
+pub mod tokenizer;
 pub mod tokenizer_files;
 
 pub use config::BertConfig;

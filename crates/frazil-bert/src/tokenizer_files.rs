@@ -2,12 +2,13 @@
 //!
 //! What they say is what google-research/bert's tokenizer does: clean the text, split Chinese
 //! characters and punctuation, lower the case where the vocabulary has no other, cut words of
-//! more than 200 characters to `[UNK]`. Left out: tokenizing itself.
+//! more than 200 characters to `[UNK]`. Left out: tokenizing itself, see [`crate::tokenizer`].
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
+use crate::tokenizer::{Casing, Vocabulary};
 use crate::{Error, Result};
 
 /// Pieces that stand for no text. The first five are needed.
@@ -37,9 +38,7 @@ impl TokenizerFiles {
                 return Err(Error::NoSpecialToken(needed));
             }
         }
-        let lower_case = !pieces
-            .iter()
-            .any(|piece| !piece.starts_with('[') && piece.chars().any(|c| c.is_ascii_uppercase()));
+        let lower_case = Vocabulary::from_lines(vocab)?.guess_casing() == Casing::Lower;
         Ok(Self {
             tokenizer: pretty(&tokenizer(&pieces, &ids, lower_case)),
             config: pretty(&config(&ids, lower_case, positions)),
