@@ -37,7 +37,7 @@ pub(crate) struct LinearI8 {
 
 /// Matrices stand side by side if their columns are a multiple of this: no panel of any
 /// instruction set is then shared by two.
-pub(crate) const WHOLE_PANELS: usize = 64;
+pub(crate) const WHOLE_PANELS: usize = 192;
 
 /// Packed weights: made here, or a window on a mapped file.
 enum Memory {
