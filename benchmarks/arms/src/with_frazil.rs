@@ -1,10 +1,15 @@
-//! frazil's engine, on the checkpoint; int8 with ranges seen on generated sequences.
+//! frazil's engine, on the checkpoint; int8 with ranges seen on generated sequences. How soon a compiled
+//! model answers is measured while preparing, and told along with the rest.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use frazil::bert::Head;
 use frazil::graph::Graph;
+use frazil::ops::compile::{self, Compiled};
 use frazil::runtime::{Engine as Runtime, EngineOptions, Inputs, Ranges};
 use frazil::source::{GraphOptions, open_graph};
 use frazil::tensor::Tensor;
@@ -15,12 +20,14 @@ use serde_json::{Value, json};
 use crate::batch::Batch;
 use crate::serve::{Engine, Setup};
 
-/// The file that [`Engine::prepare`] writes.
+/// The files that [`Engine::prepare`] writes.
 const RANGES: &str = "frazil-ranges.json";
+const FIRST: &str = "frazil-compiled.json";
 
 /// The engine.
 pub struct Frazil {
     engine: Runtime,
+    compiled_first_seconds: Value,
 }
 
 impl Engine for Frazil {
@@ -30,15 +37,16 @@ impl Engine for Frazil {
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
 
     fn prepare(setup: &Setup) -> Result<()> {
-        if setup.precision != "int8" {
-            return Ok(());
+        if setup.precision == "f32" {
+            let seconds = compiled_first_seconds(setup)?;
+            return keep(&setup.folder.join(FIRST), &seconds.to_string());
         }
         let engine = Runtime::new(&graph(setup)?, &options(setup))?;
         let mut ranges = Ranges::new();
         for batch in Batch::calibration(setup.size("vocab_size")?) {
             engine.observe(&inputs(&batch)?, &mut ranges)?;
         }
-        Ok(std::fs::write(setup.folder.join(RANGES), serde_json::to_string(&ranges)?)?)
+        keep(&setup.folder.join(RANGES), &serde_json::to_string(&ranges)?)
     }
 
     fn load(setup: &Setup) -> Result<Self> {
@@ -46,12 +54,15 @@ impl Engine for Frazil {
         options.int8 = match setup.precision.as_str() {
             "f32" => None,
             "int8" => {
-                let text = std::fs::read_to_string(setup.folder.join(RANGES))?;
+                let text = fs::read_to_string(setup.folder.join(RANGES))?;
                 Some(serde_json::from_str(&text)?)
             }
             other => bail!("this engine does not run with `{other}`"),
         };
-        Ok(Self { engine: Runtime::new(&graph(setup)?, &options)? })
+        let engine = Runtime::new(&graph(setup)?, &options)?;
+        let first = fs::read_to_string(setup.folder.join(FIRST)).ok();
+        let first = first.filter(|_| setup.precision == "f32").and_then(|f| f.parse::<f64>().ok());
+        Ok(Self { engine, compiled_first_seconds: json!(first) })
     }
 
     fn feed(&mut self, batch: &Batch) -> Result<Self::Fed> {
@@ -73,7 +84,11 @@ impl Engine for Frazil {
 
     fn about(&self) -> Value {
         let slow = self.engine.slow().iter().map(|(node, why)| format!("`{node}`: {why}"));
-        json!({ "kernels": self.engine.isa().name(), "slow": slow.collect::<Vec<_>>() })
+        json!({
+            "kernels": self.engine.isa().name(),
+            "slow": slow.collect::<Vec<_>>(),
+            "compiled_first_seconds": self.compiled_first_seconds,
+        })
     }
 
     fn peaks(&self) -> Result<Value> {
@@ -89,9 +104,34 @@ impl Engine for Frazil {
     }
 }
 
+/// From opening a compiled model, whose file is warm, to its answer for 1 x 128.
+fn compiled_first_seconds(setup: &Setup) -> Result<f64> {
+    let path = setup.folder.join("model.frazil");
+    if Compiled::open(&path).is_err() {
+        let options = compile::Options { graph: head(), ..compile::Options::default() };
+        compile::compile(&setup.folder.join("bert_model.ckpt"), &path, &options)?;
+    }
+    drop(fs::read(&path)?);
+    let fed = Batch::calibration(setup.size("vocab_size")?).next().context("a sequence")?;
+    let fed = inputs(&fed)?;
+    let start = Instant::now();
+    Compiled::open(&path)?.engine(&options(setup))?.run(&fed)?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// Writes a file that is there only when it is complete.
+fn keep(path: &Path, text: &str) -> Result<()> {
+    let unfinished = path.with_extension("unfinished");
+    fs::write(&unfinished, text)?;
+    Ok(fs::rename(&unfinished, path)?)
+}
+
+fn head() -> GraphOptions {
+    GraphOptions { head: Some(Head::Squad), ..GraphOptions::default() }
+}
+
 fn graph(setup: &Setup) -> Result<Graph> {
-    let options = GraphOptions { head: Some(Head::Squad), ..GraphOptions::default() };
-    Ok(open_graph(setup.folder.join("bert_model.ckpt"), &options)?.graph)
+    Ok(open_graph(setup.folder.join("bert_model.ckpt"), &head())?.graph)
 }
 
 fn options(setup: &Setup) -> EngineOptions {

@@ -31,6 +31,13 @@ pub struct Requirements {
     pub packages: u64,
 }
 
+impl Requirements {
+    /// Another one if any pin is.
+    pub fn key(&self) -> String {
+        format!("{:08x}", crc32c::crc32c(self.pins.as_bytes()))
+    }
+}
+
 /// TensorFlow, with what reads the same files or computes with it.
 pub const TENSORFLOW: Requirements = Requirements {
     name: "tensorflow",

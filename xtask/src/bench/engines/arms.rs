@@ -56,6 +56,8 @@ pub struct Engine {
     pub door: Door,
     /// Whether it takes part unasked.
     pub usual: bool,
+    /// Whether it can run many shapes in little time.
+    pub lists: bool,
     /// Memory that it takes at most, as a multiple of the model's float32 weights.
     memory: f64,
 }
@@ -65,7 +67,7 @@ const BOTH: &[Precision] = &[Precision::F32, Precision::Int8];
 
 const fn rust(name: &'static str, memory: f64) -> Engine {
     let (home, door) = (Home::Rust, Door::Padded);
-    Engine { name, home, precisions: F32, door, usual: true, memory }
+    Engine { name, home, precisions: F32, door, usual: true, lists: true, memory }
 }
 
 const fn python(
@@ -76,7 +78,11 @@ const fn python(
     memory: f64,
 ) -> Engine {
     let (home, door) = (Home::Python(script, requirements), Door::Padded);
-    Engine { name, home, precisions, door, usual: true, memory }
+    Engine { name, home, precisions, door, usual: true, lists: true, memory }
+}
+
+const fn asked(engine: Engine) -> Engine {
+    Engine { usual: false, ..engine }
 }
 
 /// All of them, frazil first.
@@ -84,12 +90,13 @@ pub static ENGINES: [Engine; 8] = [
     Engine { door: Door::Packed, precisions: BOTH, ..rust(OURS, 2.5) },
     python("openvino", "arms/run_openvino.py", python::SPEED, BOTH, 4.0),
     python("onnxruntime", "arms/run_onnxruntime.py", python::SPEED, BOTH, 2.5),
-    python("tensorflow", "arms/run_tensorflow.py", python::TENSORFLOW, F32, 4.0),
-    // PyPI's PyTorch brings gigabytes of CUDA along: only for who asks for it.
-    Engine { usual: false, ..python("torch", "arms/run_torch.py", python::PYTORCH, F32, 4.0) },
-    rust("tract", 4.0),
-    rust("candle", 3.0),
     rust("rten", 3.0),
+    // Those that are never first take part if they are asked for. PyPI's PyTorch also brings gigabytes
+    // of CUDA along, which it does not start without.
+    asked(python("tensorflow", "arms/run_tensorflow.py", python::TENSORFLOW, F32, 4.0)),
+    asked(python("torch", "arms/run_torch.py", python::PYTORCH, F32, 4.0)),
+    asked(Engine { lists: false, ..rust("tract", 4.0) }),
+    asked(rust("candle", 3.0)),
 ];
 
 /// The arm that all are compared with.
@@ -131,6 +138,8 @@ pub struct Arm {
     pub precision: Precision,
     /// What it said of itself.
     pub hello: Hello,
+    /// Resident memory after the first answer, in MB.
+    pub resident_mb: f64,
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<std::io::Result<String>>,
@@ -170,12 +179,18 @@ impl Starter {
             format!("it says: {}", said.lines().last().unwrap_or("nothing"))
         };
         // Engines that quantize write their files in a process of their own.
-        if engine.precisions.contains(&Precision::Int8) {
+        let mark = folder.join(format!("{}-{}.prepared", engine.name, precision.name()));
+        let of = prepared_by(engine);
+        let done = of.is_some() && fs::read_to_string(&mark).ok() == of;
+        if engine.precisions.contains(&Precision::Int8) && !done {
             let mut command = self.command(engine, precision, folder)?;
             let log = fs::File::create(&log)?;
             command.arg("prepare").stdout(log.try_clone()?).stderr(log).stdin(Stdio::null());
             let status = command.status().with_context(|| format!("starting {command:?}"))?;
             ensure!(status.success(), "it cannot prepare the model; {}", last());
+            if let Some(of) = of {
+                fs::write(&mark, of)?;
+            }
         }
         let mut command = self.command(engine, precision, folder)?;
         let mut child = command
@@ -197,11 +212,13 @@ impl Starter {
         let nothing = Value::Null;
         let hello =
             Hello { version: String::new(), load_seconds: 0.0, first_seconds: 0.0, about: nothing };
-        let (at_rest, idle) = (0.0, 0.0);
-        let mut arm = Arm { engine, precision, hello, child, stdin, lines, at_rest, idle };
+        let (at_rest, idle, resident_mb) = (0.0, 0.0, 0.0);
+        let mut arm =
+            Arm { engine, precision, hello, resident_mb, child, stdin, lines, at_rest, idle };
         let line = arm.line().with_context(last)?;
         arm.hello = serde_json::from_str(&line).with_context(|| format!("it said `{line}`"))?;
         arm.rest();
+        arm.resident_mb = arm.status_mb("VmRSS:");
         Ok(arm)
     }
 
@@ -253,9 +270,13 @@ impl Arm {
 
     /// Largest resident memory so far, in MB; 0 where the system does not tell.
     pub fn memory_mb(&self) -> f64 {
+        self.status_mb("VmHWM:")
+    }
+
+    fn status_mb(&self, key: &str) -> f64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
         let status = status.unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(key));
         let kb = line.and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok());
         kb.unwrap_or(0.0) * 1024.0 / 1e6
     }
@@ -324,6 +345,15 @@ impl Drop for Arm {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// What a script and its packages are known by: the files that they prepared stay good as long as these
+/// stay the same. frazil changes from day to day, and prepares its own again.
+fn prepared_by(engine: &Engine) -> Option<String> {
+    let Home::Python(script, requirements) = engine.home else { return None };
+    let scripts = crate::root().join("xtask/peers");
+    let script = fs::read_to_string(scripts.join(script)).ok()?;
+    Some(format!("{:08x} {}\n", crc32c::crc32c(script.as_bytes()), requirements.key()))
 }
 
 fn available_memory() -> Option<u64> {

@@ -8,8 +8,8 @@ const COLOURS: [&str; 9] = [
     "#444444",
 ];
 const STYLE: &str = "<style>text{font:12px sans-serif;fill:#333}.t{font-size:14px;font-weight:bold}\
-.g{stroke:#bbb;stroke-width:1}.l{fill:none;stroke-width:2}rect.b{fill:#fff}\
-@media(prefers-color-scheme:dark){text{fill:#ddd}rect.b{fill:#1e1e1e}.g{stroke:#555}}</style>";
+.g{stroke:#bbb;stroke-width:1}.m{stroke:#111;stroke-width:2}.l{fill:none;stroke-width:2}rect.b{fill:#fff}\
+@media(prefers-color-scheme:dark){text{fill:#ddd}rect.b{fill:#1e1e1e}.g{stroke:#555}.m{stroke:#eee}}</style>";
 
 /// Bars: a group for each workload, a bar for each engine.
 pub struct Bars {
@@ -17,6 +17,8 @@ pub struct Bars {
     pub title: String,
     /// Names of the groups.
     pub groups: Vec<String>,
+    /// What the first bar of each group is to reach.
+    pub goals: Vec<Option<f64>>,
     /// Names of the bars, and their heights in each group; `None` where there is none.
     pub bars: Vec<(String, Vec<Option<f64>>)>,
 }
@@ -65,10 +67,13 @@ fn page(width: f64, height: f64, body: &str) -> String {
 
 fn bar_panel(out: &mut String, panel: &Bars, top: f64, width: f64, height: f64) {
     let (left, right, above, below) = (50.0, 10.0, 50.0, 30.0);
-    let values = || panel.bars.iter().flat_map(|(_, heights)| heights.iter().flatten());
+    let heights = panel.bars.iter().map(|(_, heights)| heights);
+    let values =
+        || heights.clone().chain([&panel.goals]).flat_map(|heights| heights.iter().flatten());
     let most = values().copied().fold(1.0, f64::max) * 1.1;
     let bottom = top + height - below;
-    let y = |value: f64| bottom - (height - above - below) * value / most;
+    let scale = (height - above - below) / most;
+    let y = |value: f64| bottom - scale * value;
     text(out, (left, top + 18.0), "t", "start", &panel.title);
     legend(out, panel.bars.iter().map(|(name, _)| name.as_str()), (left, top + 36.0));
     for value in ticks(most) {
@@ -92,6 +97,20 @@ fn bar_panel(out: &mut String, panel: &Bars, top: f64, width: f64, height: f64) 
                 colour(b),
                 escape(engine),
                 escape(name)
+            );
+            // The figure of ours; the others' would run into each other.
+            if b == 0 {
+                let above = panel.goals.get(g).copied().flatten().unwrap_or(0.0);
+                let at = (x + bar * 0.46, y.min(bottom - scale * above) - 5.0);
+                text(out, at, "", "middle", &format!("{value:.2}"));
+            }
+        }
+        if let Some(goal) = panel.goals.get(g).copied().flatten() {
+            let (x, y) = (start - bar * 0.1, y(goal));
+            let _ = writeln!(
+                out,
+                "<line class=\"m\" x1=\"{x:.1}\" y1=\"{y:.1}\" x2=\"{:.1}\" y2=\"{y:.1}\"/>",
+                x + bar * 1.12
             );
         }
     }
@@ -204,6 +223,7 @@ mod tests {
         let panel = Bars {
             title: "f32 & more".into(),
             groups: vec!["W1".into(), "W2".into()],
+            goals: vec![Some(1.1), None],
             bars: vec![
                 ("frazil".into(), vec![Some(1.2), Some(2.0)]),
                 ("rten".into(), vec![None, Some(0.5)]),
@@ -212,6 +232,7 @@ mod tests {
         let svg = bars(&[panel]);
         assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
         assert_eq!(svg.matches("<title>").count(), 3);
+        assert_eq!(svg.matches("class=\"m\"").count(), 1);
         assert!(svg.contains("f32 &amp; more") && !svg.contains("NaN"));
     }
 

@@ -15,6 +15,9 @@ use super::workload::Batching;
 use super::{Stage, record};
 use crate::bench::machine::{Machine, first_line};
 
+/// Samples of each point, unless told otherwise: curves show a law, not a difference of a percent.
+const ROUNDS: usize = 3;
+
 /// A curve's axis.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -49,8 +52,8 @@ struct Record {
 
 /// Measures, draws, and records unless it is a quick one.
 pub fn run(args: &[&str]) -> Result<()> {
-    let mut options = Options::parse(args)?;
-    let machine = Machine::here();
+    let mut options = Options::parse(args, ROUNDS)?;
+    let (machine, complete) = (Machine::here(), options.complete());
     if options.arms.is_none() {
         // Measured: ONNX Runtime leads where there is no AVX-512, OpenVINO where there is.
         let peer = if machine.isa.starts_with("avx512") { "openvino" } else { "onnxruntime" };
@@ -63,7 +66,7 @@ pub fn run(args: &[&str]) -> Result<()> {
             Size::BASE,
             &[16, 32, 64, 96, 128, 192, 256, 384, 512],
             &[1, 2, 4, 8, 16, 32, 64],
-            &[1, 2, 4, 8, 12, 24],
+            &[1, 3, 6, 12],
         ),
     };
     let mut points = Vec::new();
@@ -109,7 +112,7 @@ pub fn run(args: &[&str]) -> Result<()> {
         points,
         complaints: stage.complaints.clone(),
     };
-    let folder = stage.folder(&options)?;
+    let folder = stage.folder(complete)?;
     let svg = chart::curves(&panels(&record));
     for (ending, text) in [("json", serde_json::to_string_pretty(&record)? + "\n"), ("svg", svg)] {
         let path = folder.join(format!("{name}.{ending}"));
@@ -130,7 +133,10 @@ fn measure(
     // Short runs are repeated, long ones speak for themselves.
     let tokens: usize = batching.batches.iter().flatten().sum();
     let repeat = (512 / tokens).clamp(1, 5);
-    let task = Task::same("growth", batching, arms.len(), repeat);
+    let mut task = Task::same("growth", batching, arms.len(), repeat);
+    // After a second's run, caches and threads are as warm as they get.
+    task.warm = usize::from(tokens <= 1024);
+    eprintln!("{} by {}: {x}", batching.name, serde_json::to_value(axis).unwrap_or_default());
     let complaints = &mut stage.complaints;
     let measures = rounds::run(arms, &[task], options.rounds, &mut |what| complaints.push(what));
     measures.into_iter().map(|measure| Point { axis, x, measure }).collect()

@@ -106,7 +106,8 @@ fn times(out: &mut String, record: &Record, precision: &str) {
     let workloads = order(&here, |m| m.workload);
     let _ = writeln!(
         out,
-        "## Times, {precision}\n\nMilliseconds; for lists of sequences, sequences a second.\n"
+        "## Times, {precision}\n\nMilliseconds; for lists of sequences, sequences a second; `about` where a \
+         part of the list was far behind the best peer and the rest was not run.\n"
     );
     let _ = writeln!(out, "| engine | {} |", workloads.join(" | "));
     let _ = writeln!(out, "|---|{}", "---|".repeat(workloads.len()));
@@ -135,6 +136,9 @@ fn cell(measure: &Measure) -> String {
     if is_list(measure) {
         let speed = |seconds: f64| measure.sequences as f64 / seconds;
         let (low, high) = (speed(seconds.q3), speed(seconds.q1));
+        if measure.estimated {
+            return format!("about {:.1}/s", measure.sequences_per_s);
+        }
         return format!("{:.1}/s ({low:.1}–{high:.1})", measure.sequences_per_s);
     }
     let [median, q1, q3] = [seconds.median, seconds.q1, seconds.q3].map(|s| s * 1e3);
@@ -144,28 +148,40 @@ fn cell(measure: &Measure) -> String {
 fn arms(out: &mut String, record: &Record) {
     let _ = writeln!(
         out,
-        "## The engines\n\nLoading is from warm files to the model in memory, the first answer is of 1 x 128 \
-         after it. Differences are the largest of a logit from those of {} with f32.\n\n\
-         | engine | precision | model | version | load s | first answer s | memory MB | idle CPU s | \
-         difference | kernels |\n|---|---|---|---|---|---|---|---|---|---|",
+        "## The engines\n\nLoading is from warm files to the model in memory; `first` is until the answer for \
+         1 x 128, with loading. Memory is resident: after that answer, and at most. Differences are the \
+         largest of a logit from those of {} with f32.\n\n\
+         | engine | precision | model | version | load s | first s | first MB | most MB | idle CPU s | \
+         difference | kernels |\n|---|---|---|---|---|---|---|---|---|---|---|",
         record.reference
     );
     for arm in &record.arms {
         let hello = &arm.hello;
         let _ = writeln!(
             out,
-            "| {} | {} | {} | {} | {:.2} | {:.2} | {:.0} | {:.1} | {} | {} |",
+            "| {} | {} | {} | {} | {:.2} | {:.2} | {:.0} | {:.0} | {:.1} | {} | {} |",
             arm.engine,
             arm.precision.name(),
             arm.model,
             hello.version,
             hello.load_seconds,
             hello.first_seconds,
+            arm.resident_mb,
             arm.memory_mb,
             arm.idle_seconds,
             difference(arm),
             kernels(arm)
         );
+    }
+    for arm in &record.arms {
+        if let Some(seconds) = arm.hello.about["compiled_first_seconds"].as_f64() {
+            let _ = writeln!(
+                out,
+                "\nfrazil, {}, compiled: {:.0} ms from opening the file to the answer for 1 x 128.",
+                arm.model,
+                seconds * 1e3
+            );
+        }
     }
     out.push('\n');
 }
@@ -194,6 +210,11 @@ fn verdict(met: bool) -> &'static str {
 
 fn about(workload: &str) -> Option<&'static Workload> {
     WORKLOADS.iter().find(|row| row.name == workload)
+}
+
+fn goal(workload: &str, precision: &str) -> Option<f64> {
+    let [f32, int8] = about(workload)?.goals;
+    Some(if precision == "f32" { f32 } else { int8 })
 }
 
 /// Names in the order in which they first appear.
@@ -230,7 +251,10 @@ pub fn bars(record: &Record) -> Vec<Bars> {
             (engine.to_owned(), groups.iter().map(|group| height(engine, group)).collect())
         });
         Bars {
-            title: format!("{precision}: speed, the best peer = 1"),
+            title: format!(
+                "{precision}: times as fast as the best peer; the line is frazil's goal"
+            ),
+            goals: groups.iter().map(|group| goal(group, precision)).collect(),
             bars: bars.collect(),
             groups: groups.iter().map(|&group| group.to_owned()).collect(),
         }
@@ -281,5 +305,6 @@ mod tests {
         let panels = bars(&record);
         assert_eq!(panels.len(), 1);
         assert_eq!(panels[0].bars[1].1, [Some(1.0)]);
+        assert_eq!(panels[0].goals, [Some(1.1)]);
     }
 }

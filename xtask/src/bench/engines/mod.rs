@@ -50,7 +50,7 @@ struct Reference {
 
 /// Prepares, measures, prints and records.
 pub fn run(args: &[&str]) -> Result<()> {
-    let options = Options::parse(args)?;
+    let options = Options::parse(args, 5)?;
     let mut stage = Stage::set(&options)?;
     let machine = Machine::here();
     let mut phases: Vec<(Precision, Size)> = Vec::new();
@@ -75,7 +75,10 @@ pub fn run(args: &[&str]) -> Result<()> {
             peaks.extend(own(&mut arms).and_then(|arm| arm.peaks().ok()));
         }
         let differences = agreement(&mut arms, size, &mut reference);
-        let mut tasks = Vec::new();
+        let near = |difference: &Option<f64>| difference.is_none_or(|found| found <= TOLERANCE);
+        let agree: Vec<bool> =
+            differences.iter().map(|found| near(found) || precision == Precision::Int8).collect();
+        let (mut tasks, mut chosen) = (Vec::new(), Vec::new());
         let complaints = &mut stage.complaints;
         let mut complain = |what: String| {
             eprintln!("{what}");
@@ -85,15 +88,15 @@ pub fn run(args: &[&str]) -> Result<()> {
             let here = options.quick || row.size == size;
             if here && options.workloads.iter().any(|name| name == row.name) {
                 eprintln!("{}: {}", row.name, row.about);
-                tasks.push(Task::choose(row, &mut arms, options.quick, &mut complain)?);
+                let (arms, chosen) = (&mut arms, &mut chosen);
+                tasks.push(Task::choose(row, arms, &agree, options.quick, chosen, &mut complain)?);
             }
         }
         let others = Others::start(&arms);
         measures.extend(rounds::run(&mut arms, &tasks, options.rounds, &mut complain));
         shares.push(others.share(&arms));
-        for (arm, difference) in arms.iter().zip(differences) {
-            let near = difference.is_none_or(|difference| difference <= TOLERANCE);
-            if !near && precision == Precision::F32 {
+        for ((arm, difference), agrees) in arms.iter().zip(differences).zip(agree) {
+            if !agrees {
                 complain(format!(
                     "{}, {}: a logit differs by {:.1e}",
                     arm.name(),
@@ -106,10 +109,11 @@ pub fn run(args: &[&str]) -> Result<()> {
                 precision,
                 model: size.name,
                 hello: arm.hello.clone(),
+                resident_mb: arm.resident_mb,
                 memory_mb: arm.memory_mb(),
                 idle_seconds: arm.idle_seconds(),
                 largest_difference: difference,
-                agrees: near || precision == Precision::Int8,
+                agrees,
             });
         }
         if let Some(after) = own(&mut arms).and_then(|arm| arm.peaks().ok()) {
@@ -144,7 +148,7 @@ pub fn run(args: &[&str]) -> Result<()> {
     println!("{page}");
     let json = serde_json::to_string_pretty(&record)? + "\n";
     let svg = chart::bars(&markdown::bars(&record));
-    let folder = stage.folder(&options)?;
+    let folder = stage.folder(options.complete())?;
     for (ending, text) in [("json", json), ("md", page), ("svg", svg)] {
         let path = folder.join(format!("{name}.{ending}"));
         fs::write(&path, text).with_context(|| format!("writing `{}`", path.display()))?;
@@ -162,7 +166,8 @@ fn own(arms: &mut [Arm]) -> Option<&mut Arm> {
 fn agreement(arms: &mut [Arm], size: Size, reference: &mut Option<Reference>) -> Vec<Option<f64>> {
     // Padding, one sequence alone, and a full batch.
     let batches = vec![vec![37, 128, 9, 60], vec![19], vec![64, 64]];
-    let request = Batching { name: String::new(), batches, pad: None }.request(0, 0, true);
+    let sequences = Batching { name: String::new(), batches, pad: None, packed: false };
+    let request = sequences.request(0, 0, true);
     let outputs: Vec<Option<Vec<f32>>> =
         arms.iter_mut().map(|arm| arm.outputs(&request).ok()).collect();
     let known = reference.as_ref().is_some_and(|reference| reference.size == size);
@@ -235,10 +240,11 @@ impl Stage {
     /// The chosen engines that can do it, with a model loaded. Those that cannot are noted.
     fn arms(&mut self, options: &Options, precision: Precision, size: Size) -> Result<Vec<Arm>> {
         let speed = self.starter.pythons.iter().find(|(name, _)| *name == python::SPEED.name);
-        let folder = model::ready(size, speed.map(|(_, python)| python))?;
         let takes = |engine: &&Engine| {
             options.takes(engine.name, engine.usual) && engine.precisions.contains(&precision)
         };
+        let frozen = ENGINES.iter().filter(takes).any(|engine| engine.name == "tensorflow");
+        let folder = model::ready(size, frozen, speed.map(|(_, python)| python))?;
         let mut arms = Vec::new();
         for engine in ENGINES.iter().filter(takes) {
             match self.starter.start(engine, precision, &folder, size.bytes()) {
@@ -262,11 +268,11 @@ impl Stage {
         format!("{}-{}", self.date, machine.slug())
     }
 
-    /// Where records go; those of a quick run are not kept.
-    fn folder(&self, options: &Options) -> Result<PathBuf> {
-        let folder = match options.quick {
-            true => crate::target().join("bench/quick"),
-            false => crate::root().join("benchmarks/record"),
+    /// Where records go. Only those of complete runs are kept: others would take their place.
+    fn folder(&self, complete: bool) -> Result<PathBuf> {
+        let folder = match complete {
+            true => crate::root().join("benchmarks/record"),
+            false => crate::target().join("bench/partial"),
         };
         fs::create_dir_all(&folder)?;
         Ok(folder)
@@ -278,7 +284,7 @@ fn build(features: &[&str]) -> Result<PathBuf> {
     let target = crate::target().join("arms");
     let mut cargo = Command::new("cargo");
     cargo
-        .args(["build", "--release", "--locked", "--no-default-features", "--features"])
+        .args(["build", "--release", "--no-default-features", "--features"])
         .arg(features.join(","))
         .arg("--manifest-path")
         .arg(crate::root().join("benchmarks/arms/Cargo.toml"))

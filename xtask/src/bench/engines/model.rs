@@ -1,8 +1,9 @@
 //! The models: made once by frazil below the target folder, in every format that an arm reads.
 //!
-//! A folder has `bert_config.json`, `vocab.txt`, the checkpoint `bert_model.ckpt`, the frozen graph
-//! `frozen.pb`, `huggingface/model.safetensors`, and, where a Python arm's environment is at hand,
-//! `model.onnx`; all with the same weights. What engines make of these for themselves is beside them.
+//! A folder has `bert_config.json`, `vocab.txt`, the checkpoint `bert_model.ckpt`,
+//! `huggingface/model.safetensors`, the frozen graph `frozen.pb` where TensorFlow takes part, and, where a
+//! Python arm's environment is at hand, `model.onnx`; all with the same weights. What engines make of these
+//! for themselves is beside them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -82,7 +83,7 @@ impl Size {
 }
 
 /// The model's folder, filled now if it is not. `python` writes the ONNX file.
-pub fn ready(size: Size, python: Option<&Python>) -> Result<PathBuf> {
+pub fn ready(size: Size, frozen: bool, python: Option<&Python>) -> Result<PathBuf> {
     let folder = size.folder();
     fs::create_dir_all(&folder)?;
     let folder = folder.canonicalize()?;
@@ -95,7 +96,7 @@ pub fn ready(size: Size, python: Option<&Python>) -> Result<PathBuf> {
     for (name, to) in [("frozen.pb", Target::Tf), ("huggingface", Target::Huggingface)] {
         let path = folder.join(name);
         let done = if to == Target::Tf { path.clone() } else { path.join("model.safetensors") };
-        if !done.is_file() {
+        if !done.is_file() && (frozen || to != Target::Tf) {
             let mut options = convert::Options::new(to);
             options.graph = GraphOptions { head: Some(Head::Squad), ..GraphOptions::default() };
             convert::convert(&prefix, &path, &options)

@@ -27,14 +27,14 @@ pub struct Options {
 }
 
 impl Options {
-    /// Reads the words after `bench peers`.
-    pub fn parse(args: &[&str]) -> Result<Self> {
+    /// Reads the words after `bench peers` or `bench growth`.
+    pub fn parse(args: &[&str], rounds_if_not_told: usize) -> Result<Self> {
         let mut options = Self {
             arms: None,
             with: Vec::new(),
             workloads: names(WORKLOADS.iter().map(|row| row.name)),
             precisions: vec![Precision::F32, Precision::Int8],
-            rounds: 5,
+            rounds: rounds_if_not_told,
             threads: 2,
             quick: false,
             python: None,
@@ -71,6 +71,12 @@ impl Options {
         Ok(options)
     }
 
+    /// Whether this is a run to keep: with everything that takes part unasked, and not just once.
+    pub fn complete(&self) -> bool {
+        let all = self.workloads.len() >= WORKLOADS.len() && self.precisions.len() == 2;
+        all && self.arms.is_none() && self.rounds >= 3 && !self.quick
+    }
+
     /// Whether an engine takes part.
     pub fn takes(&self, engine: &str, usual: bool) -> bool {
         let named = |names: &[String]| names.iter().any(|name| name == engine);
@@ -105,16 +111,19 @@ mod tests {
 
     #[test]
     fn flags() {
-        let options = Options::parse(&["--arms", "frazil,rten", "--workloads", "W1,W5"]).unwrap();
+        let options =
+            Options::parse(&["--arms", "frazil,rten", "--workloads", "W1,W5"], 5).unwrap();
         assert!(options.takes("rten", false) && !options.takes("openvino", true));
         assert_eq!(options.workloads, ["W1", "W5a", "W5b", "W5c"]);
         assert_eq!(options.rounds, 5);
+        assert!(!options.complete());
+        assert!(Options::parse(&["--with", "tract"], 5).unwrap().complete());
         let options =
-            Options::parse(&["--quick", "--with", "torch", "--precision", "int8"]).unwrap();
+            Options::parse(&["--quick", "--with", "torch", "--precision", "int8"], 5).unwrap();
         assert_eq!((options.rounds, options.precisions), (1, vec![Precision::Int8]));
         assert!(options.with == ["torch"]);
         for wrong in [&["--arms", "nobody"][..], &["--rounds", "0"], &["--fast"], &["--arms"]] {
-            assert!(Options::parse(wrong).is_err(), "{wrong:?}");
+            assert!(Options::parse(wrong, 5).is_err(), "{wrong:?}");
         }
     }
 }

@@ -59,6 +59,8 @@ pub struct ArmRecord {
     /// What it said of itself.
     #[serde(flatten)]
     pub hello: Hello,
+    /// Resident memory after the first answer, for 1 x 128, MB.
+    pub resident_mb: f64,
     /// Largest resident memory, MB.
     pub memory_mb: f64,
     /// CPU seconds that it used while others ran.
@@ -125,7 +127,7 @@ pub fn ratios(measures: &[Measure], arms: &[ArmRecord]) -> Vec<Ratio> {
                 .filter(|m| m.workload == workload.name && m.precision == precision)
                 .collect();
             let ours = here.iter().find(|m| m.engine == OURS);
-            let peers = here.iter().filter(|m| m.engine != OURS && agrees(m, arms));
+            let peers = here.iter().filter(|m| m.engine != OURS && !m.estimated && agrees(m, arms));
             let best = peers.min_by(|a, b| a.seconds.median.total_cmp(&b.seconds.median));
             let (Some(ours), Some(best)) = (ours, best) else { continue };
             let times = best.seconds.over(&ours.seconds);
@@ -186,6 +188,7 @@ pub mod tests {
             precision: "f32",
             batching: "1 x 128".into(),
             sequences: 8,
+            estimated: false,
             sequences_per_s: 8.0 / seconds.median,
             seconds,
         }
@@ -199,6 +202,7 @@ pub mod tests {
             precision: Precision::F32,
             model: "base",
             hello,
+            resident_mb: 400.0,
             memory_mb: 500.0,
             idle_seconds: 0.0,
             largest_difference: Some(1e-5),

@@ -54,7 +54,9 @@ pub struct Workload {
 }
 
 /// Batches of frazil's that are tried on a list of sequences.
-const PACKED: [usize; 3] = [8, 32, 64];
+const PACKED: [usize; 2] = [8, 32];
+/// At most every so-many-th batch of a list is run to estimate what the whole takes.
+const STEP: usize = 8;
 
 /// All, in the order of running. W5a is what recipes do, W5b and W5c what a careful user does.
 pub static WORKLOADS: [Workload; 8] = [
@@ -100,9 +102,37 @@ pub struct Batching {
     pub batches: Vec<Vec<usize>>,
     /// The padded length, if not the longest of a batch.
     pub pad: Option<usize>,
+    /// Whether padding is not computed.
+    pub packed: bool,
 }
 
 impl Batching {
+    /// Rows that are computed.
+    pub fn rows(&self) -> usize {
+        let rows = |lengths: &Vec<usize>| match self.packed {
+            true => lengths.iter().sum(),
+            false => lengths.len() * lengths.iter().copied().chain(self.pad).max().unwrap_or(0),
+        };
+        self.batches.iter().map(rows).sum()
+    }
+
+    /// Some of the batches, from which the time of all can be told by [`Self::rows`].
+    pub fn probe(&self) -> Self {
+        let step = (self.batches.len() / 2).clamp(1, STEP);
+        let batches = self.batches.iter().skip(step / 2).step_by(step).cloned().collect();
+        Self { batches, ..self.clone() }
+    }
+
+    /// What a round runs. Batches that are padded to one length are all alike: two of them, other
+    /// ones in each round, stand for all.
+    pub fn part(&self, round: usize) -> Self {
+        if self.pad.is_none() || self.batches.len() <= 2 {
+            return self.clone();
+        }
+        let pairs: Vec<&[Vec<usize>]> = self.batches.chunks_exact(2).collect();
+        Self { batches: pairs[round % pairs.len()].to_vec(), ..self.clone() }
+    }
+
     /// The line that asks an arm to run it.
     pub fn request(&self, warm: usize, repeat: usize, outputs: bool) -> Value {
         json!({
@@ -116,7 +146,7 @@ impl Batching {
 
     /// Sequences of one length in one batch.
     pub fn same(b: usize, s: usize) -> Self {
-        Self { name: format!("{b} x {s}"), batches: vec![vec![s; b]], pad: None }
+        Self { name: format!("{b} x {s}"), batches: vec![vec![s; b]], pad: None, packed: false }
     }
 }
 
@@ -131,6 +161,11 @@ impl Workload {
         let list = all[key].as_array().with_context(|| format!("no lengths `{key}`"))?;
         let lengths = list.iter().map(|n| n.as_u64().map(|n| n as usize).context("a length"));
         lengths.take(if quick { 10 } else { usize::MAX }).collect()
+    }
+
+    /// Whether it is a list of sequences of different lengths.
+    pub fn is_list(&self) -> bool {
+        matches!(self.sequences, Sequences::Listed(_))
     }
 
     /// The ways to batch it that an engine with such a door is given; its fastest one counts.
@@ -150,12 +185,14 @@ impl Workload {
                     name: format!("as they come, {size}"),
                     batches: split(&lengths, size),
                     pad: None,
+                    packed: true,
                 })
                 .to_vec(),
             (Door::Padded, Padding::To(pad)) => vec![Batching {
                 name: format!("as they come, 8, padded to {pad}"),
                 batches: split(&lengths, 8),
                 pad: Some(pad),
+                packed: false,
             }],
             (Door::Padded, Padding::Sorted(sizes)) => sizes
                 .iter()
@@ -163,6 +200,7 @@ impl Workload {
                     name: format!("sorted, {size}"),
                     batches: split(&sorted, size),
                     pad: None,
+                    packed: false,
                 })
                 .collect(),
         };
@@ -190,6 +228,25 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn parts_stand_for_the_whole() {
+        let row = WORKLOADS.iter().find(|row| row.name == "W5a").unwrap();
+        let [whole] = &row.batchings(Door::Padded, false).unwrap()[..] else { panic!("one way") };
+        assert_eq!(whole.rows(), 64 * 384);
+        assert_eq!(whole.part(0).rows() * 4, whole.rows());
+        assert_eq!(whole.part(3), whole.part(7));
+        assert_ne!(whole.part(0), whole.part(1));
+        let row = WORKLOADS.iter().find(|row| row.name == "W6").unwrap();
+        for whole in row.batchings(Door::Padded, false).unwrap() {
+            assert_eq!(whole.part(1), whole);
+            let share = whole.rows() as f64 / whole.probe().rows() as f64;
+            assert!(share > 1.5 && share < 12.0, "{}: {share}", whole.name);
+        }
+        let packed = &row.batchings(Door::Packed, false).unwrap()[0];
+        assert_eq!(packed.rows(), row.lengths(false).unwrap().iter().sum::<usize>());
+        assert_eq!(Batching::same(8, 128).probe(), Batching::same(8, 128));
     }
 
     #[test]
