@@ -217,6 +217,10 @@ impl Starter {
             Arm { engine, precision, hello, resident_mb, child, stdin, lines, at_rest, idle };
         let line = arm.line().with_context(last)?;
         arm.hello = serde_json::from_str(&line).with_context(|| format!("it said `{line}`"))?;
+        if engine.name == OURS {
+            // Its arm is a package with a version of its own; frazil's is xtask's.
+            arm.hello.version = env!("CARGO_PKG_VERSION").to_owned();
+        }
         arm.rest();
         arm.resident_mb = arm.status_mb("VmRSS:");
         Ok(arm)
