@@ -44,11 +44,13 @@ const USAGE: &str = "usage: cargo xtask <task>
                       in turns; recorded in benchmarks/record
   bench growth [the same flags]
                       time by length, batch, layers and threads
+  bench tokenize [--rounds N] [--quick] [--texts FILE] [--vocabulary FILE] [--python PROGRAM]
+                      frazil against Hugging Face's tokenizers; recorded in benchmarks/
   codegen [--check]   remake the Rust types from the .proto files, the tokenizer's tables,
                       and docs/reference/ops.md
   peers [NAME]... [--full] [--clean] [--frazil PROGRAM] [--python PROGRAM]
-                      what frazil writes, the real programs read and run: formats, goldens,
-                      tensorflow, transformers, onnxruntime, openvino; installed under target/.
+                      what frazil writes, the real programs read and run: tokenizers, formats,
+                      goldens, tensorflow, transformers, onnxruntime, openvino; installed under target/.
                       --full: also pytorch (4 GB) and the seven models that Google published;
                       --clean: what was installed is removed after its last use
   tidy                check what the compiler does not: sizes, headers, layers, words";

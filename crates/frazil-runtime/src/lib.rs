@@ -18,7 +18,7 @@ mod session;
 
 pub use engine::{
     Engine, EngineOptions, OutputRows, Outputs, Packed, PackedWeights, Ranges, StepTime, Worker,
-    raise,
+    default_threads, raise,
 };
 pub use error::{Error, Result};
 pub use execution::Execution;

@@ -78,6 +78,22 @@ pub enum Error {
         /// What to give instead.
         hint: String,
     },
+    /// A file could not be read to its end.
+    #[error("cannot read `{}`", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A file of text is none.
+    #[error("line {line} of `{}` is not UTF-8", path.display())]
+    NotUtf8 {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+    },
     /// Options that do not go together, or a value that means nothing.
     #[error("{what}")]
     Usage {
@@ -114,7 +130,8 @@ impl Error {
             Self::Graph(error) => error.hint(),
             Self::Convert(error) => error.hint(),
             Self::Run(error) => error.hint(),
-            Self::Tensor(_) => None,
+            Self::Tensor(_) | Self::Read { .. } => None,
+            Self::NotUtf8 { .. } => Some("`iconv -t utf-8` makes it so".into()),
             Self::CutSpec(error) => error.hint(),
             Self::Store { source, .. } => {
                 source.downcast_ref::<frazil_tf::Error>().and_then(frazil_tf::Error::hint)

@@ -26,4 +26,6 @@ mod documents {
     mod readme {}
     #[doc = include_str!("../../../docs/concepts/engine.md")]
     mod engine {}
+    #[doc = include_str!("../../../docs/guides/tokenize.md")]
+    mod tokenize {}
 }

@@ -8,10 +8,13 @@ mod engines;
 mod formats;
 mod machine;
 mod report;
+mod tokenize;
 
 use anyhow::{Context, Result, bail};
 
-const NAMES: &str = "formats, growth, peers";
+pub use tokenize::english;
+
+const NAMES: &str = "formats, growth, peers, tokenize";
 
 /// What `formats` is to run.
 struct Options<'a> {
@@ -30,6 +33,7 @@ pub fn run(args: &[&str]) -> Result<()> {
         "formats" => {}
         "growth" => return engines::growth::run(args),
         "peers" => return engines::run(args),
+        "tokenize" => return tokenize::run(args),
         other => bail!("no benchmark `{other}`; there are: {NAMES}"),
     }
     let mut options = Options { rounds: 5, small: false, python: None };

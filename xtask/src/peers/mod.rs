@@ -9,6 +9,7 @@ mod graphs;
 mod plan;
 pub mod python;
 pub mod synthetic;
+mod word_pieces;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use graphs::Model;
 use plan::Step;
-use python::{Base, ENGINES, PYTORCH, Python, Requirements, TENSORFLOW};
+use python::{Base, ENGINES, PYTORCH, Python, Requirements, TENSORFLOW, TOKENIZERS};
 
 /// One peer.
 struct Peer {
@@ -53,7 +54,16 @@ impl Peer {
 }
 
 /// In the order of running: those of one environment follow each other.
-const PEERS: [Peer; 7] = [
+const PEERS: [Peer; 8] = [
+    Peer {
+        name: "tokenizers",
+        script: "word_pieces.py",
+        requirements: TOKENIZERS,
+        write: word_pieces::write,
+        graphs: false,
+        optional: false,
+        megabytes: 500,
+    },
     Peer {
         name: "formats",
         script: "formats.py",

@@ -102,7 +102,7 @@ mod tests {
         let environments: Vec<&str> =
             steps.iter().filter(|s| s.last_of_environment).map(|s| s.peer.name).collect();
         assert_eq!(rounds, ["openvino"]);
-        assert_eq!(environments, ["transformers", "openvino"]);
+        assert_eq!(environments, ["tokenizers", "transformers", "openvino"]);
     }
 
     #[test]

@@ -45,6 +45,13 @@ pub const TENSORFLOW: Requirements = Requirements {
     megabytes: 1800,
     packages: 400,
 };
+/// Hugging Face's tokenizers.
+pub const TOKENIZERS: Requirements = Requirements {
+    name: "tokenizers",
+    pins: include_str!("../../peers/requirements/tokenizers.txt"),
+    megabytes: 60,
+    packages: 10,
+};
 /// ONNX Runtime and OpenVINO.
 pub const ENGINES: Requirements = Requirements {
     name: "engines",

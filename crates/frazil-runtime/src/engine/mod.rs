@@ -186,7 +186,8 @@ pub fn raise(graph: &mut Graph, packed: bool) -> Result<Report> {
     Ok(report)
 }
 
-fn default_threads() -> Result<usize> {
+/// Threads where nobody says how many: `FRAZIL_THREADS`, or one for each core.
+pub fn default_threads() -> Result<usize> {
     match std::env::var("FRAZIL_THREADS") {
         Ok(given) if !given.is_empty() => match given.parse() {
             Ok(threads) if threads > 0 => Ok(threads),

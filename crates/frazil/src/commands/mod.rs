@@ -12,5 +12,6 @@ pub mod inspect;
 mod progress;
 pub mod run;
 mod table;
+pub mod tokenize;
 pub mod verify;
 pub mod verify_weights;

@@ -11,5 +11,6 @@ pub mod inspect;
 pub(crate) mod model;
 pub mod role;
 pub mod run;
+pub mod tokenize;
 pub mod verify;
 pub mod verify_weights;
