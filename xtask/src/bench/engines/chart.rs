@@ -170,7 +170,7 @@ fn legend<'a>(out: &mut String, names: impl Iterator<Item = &'a str>, (x, y): (f
             colour(i)
         );
         text(out, (x + 14.0, y), "", "start", name);
-        x += 30.0 + 7.0 * name.len() as f64;
+        x += 26.0 + 6.2 * name.len() as f64;
     }
 }
 
