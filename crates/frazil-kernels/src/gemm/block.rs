@@ -30,21 +30,25 @@ pub(super) struct Size {
 
 /// A whole cut into almost equal parts: the first ones are one longer.
 #[derive(Clone, Copy, Debug)]
-struct Parts {
+pub(crate) struct Parts {
     count: usize,
     each: usize,
     longer: usize,
 }
 
 impl Parts {
-    /// `count` is not 0.
-    fn new(all: usize, count: usize) -> Self {
-        Self { count, each: all / count, longer: all % count }
+    pub(crate) fn new(all: usize, count: usize) -> Self {
+        Self { count, each: all / count.max(1), longer: all % count.max(1) }
+    }
+
+    /// All of them.
+    pub(crate) fn all(self) -> impl Iterator<Item = Range<usize>> {
+        (0..self.count).map(move |i| self.part(i))
     }
 
     /// Part `i`, without a division: this is asked between any two tiles.
     #[inline]
-    fn part(&self, i: usize) -> Range<usize> {
+    pub(crate) fn part(&self, i: usize) -> Range<usize> {
         let at = |i: usize| self.each * i + i.min(self.longer);
         at(i)..at(i + 1)
     }

@@ -39,7 +39,7 @@ pub struct Gemm<'a> {
 const LONGEST: usize = 1024;
 
 /// The largest tile for so many lanes.
-const fn shape(lanes: usize) -> Shape {
+pub(crate) const fn shape(lanes: usize) -> Shape {
     match lanes {
         // 9 · 3 sums + 3 + 1 of 32 registers.
         16 => Shape { rows: 9, vectors: 3 },
@@ -223,16 +223,12 @@ impl Job {
                         if !first && waiting.is_none() {
                             self.fetch(place, at, lds);
                         }
+                        let a = (a.cast(), self.lda * F32);
                         (self.tiles[vectors - 1][rows.len() - 1])(&Tile {
-                            steps,
-                            a: a.cast(),
-                            lda: self.lda * F32,
-                            w: w.cast(),
-                            sums: at.cast(),
-                            lds: lds * F32,
                             add: !first,
                             ahead: share.of(next, i),
                             touch: self.finish.touch(place),
+                            ..Tile::new(steps, a, w.cast(), (at.cast(), lds * F32))
                         });
                         if last {
                             let finish = &raw const self.finish;
@@ -281,7 +277,7 @@ impl Job {
 ///
 /// # Panics
 /// If this machine lacks the instructions.
-fn tiles(isa: Isa) -> Table {
+pub(crate) fn tiles(isa: Isa) -> Table {
     macro_rules! of {
         ($rows:literal, $vectors:literal) => {
             routine::<Rows<$rows, $vectors>>(isa)

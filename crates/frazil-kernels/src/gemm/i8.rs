@@ -280,17 +280,8 @@ impl Job<'_> {
         let sums_at = sums.0.as_mut_ptr().cast();
         // SAFETY: the rows have `whole` steps, the panel too; `sums` has room for the largest tile.
         unsafe {
-            function(&Tile {
-                steps: whole,
-                a: a.as_ptr(),
-                lda,
-                w: packed.as_ptr(),
-                sums: sums_at,
-                lds: width * 4,
-                add: false,
-                ahead,
-                touch,
-            });
+            let tile = Tile::new(whole, (a.as_ptr(), lda), packed.as_ptr(), (sums_at, width * 4));
+            function(&Tile { ahead, touch, ..tile });
         }
         let rest = self.k % 4;
         if rest > 0 {
@@ -301,17 +292,9 @@ impl Job<'_> {
             }
             // SAFETY: four bytes for each row, and one more step of the panel.
             unsafe {
-                function(&Tile {
-                    steps: 1,
-                    a: last.as_ptr().cast(),
-                    lda: 4,
-                    w: packed[whole * width * 4..].as_ptr(),
-                    sums: sums_at,
-                    lds: width * 4,
-                    add: true,
-                    ahead: Ahead::NONE,
-                    touch: [Touch::NONE; 2],
-                });
+                let w = packed[whole * width * 4..].as_ptr();
+                let tile = Tile::new(1, (last.as_ptr().cast(), 4), w, (sums_at, width * 4));
+                function(&Tile { add: true, ..tile });
             }
         }
         for note in notes.into_iter().flatten() {

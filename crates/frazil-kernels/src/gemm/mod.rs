@@ -13,9 +13,9 @@
 pub mod f32;
 pub mod i8;
 
-mod block;
+pub(crate) mod block;
 mod epilogue;
-mod tile;
+pub(crate) mod tile;
 
 pub use epilogue::{Activation, Epilogue, Orientation, Output, Residual};
 

@@ -10,8 +10,8 @@ use super::block::{Ahead, Touch, opaque};
 pub(super) const STEPS: usize = 8;
 
 /// The most rows of a tile, and the most vectors of columns.
-pub(super) const MOST_ROWS: usize = 12;
-pub(super) const MOST_VECTORS: usize = 3;
+pub(crate) const MOST_ROWS: usize = 12;
+pub(crate) const MOST_VECTORS: usize = 3;
 
 /// Room for the sums of any tile, at a cache line.
 #[repr(align(64))]
@@ -19,14 +19,14 @@ pub(super) struct Sums<T>(pub(super) [T; 9 * 3 * 16]);
 
 /// The largest tile of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
-    pub(super) rows: usize,
+pub(crate) struct Shape {
+    pub(crate) rows: usize,
     /// Of columns: those of a panel.
-    pub(super) vectors: usize,
+    pub(crate) vectors: usize,
 }
 
 /// The functions for tiles of 1 to 3 vectors and of 1 to 12 rows.
-pub(super) type Table = [[unsafe fn(*const Tile); MOST_ROWS]; MOST_VECTORS];
+pub(crate) type Table = [[unsafe fn(*const Tile); MOST_ROWS]; MOST_VECTORS];
 
 /// A [`Table`] of `$function!(rows, vectors)`.
 macro_rules! table {
@@ -54,7 +54,7 @@ pub(super) use table;
 
 /// What the sums of a tile are made of: `sums[r][..] = Σ a[r][i] · w[i][..]`. Everything counts in
 /// bytes, four to a step or a lane.
-pub(super) struct Tile {
+pub(crate) struct Tile {
     pub(super) steps: usize,
     /// `[rows, lda]`
     pub(super) a: *const u8,
@@ -69,6 +69,19 @@ pub(super) struct Tile {
     /// To fetch meanwhile: weights, and where the sums go.
     pub(super) ahead: Ahead,
     pub(super) touch: [Touch; 2],
+}
+
+impl Tile {
+    /// A tile that adds to nothing and fetches nothing.
+    pub(crate) fn new(
+        steps: usize,
+        (a, lda): (*const u8, usize),
+        w: *const u8,
+        (sums, lds): (*mut u8, usize),
+    ) -> Self {
+        let (ahead, touch) = (Ahead::NONE, [Touch::NONE; 2]);
+        Self { steps, a, lda, w, sums, lds, add: false, ahead, touch }
+    }
 }
 
 /// How 32 bits of a row are multiplied with vectors of weights and added to their sums.
