@@ -95,6 +95,8 @@ pub(super) trait Product: Copy {
 
     /// Zeros.
     fn zero(self) -> Self::V;
+    /// `a + b`
+    fn add(self, a: Self::V, b: Self::V) -> Self::V;
     /// # Safety
     /// A vector can be read at `from`.
     unsafe fn load(self, from: *const u8) -> Self::V;
@@ -145,18 +147,6 @@ pub(super) unsafe fn sums<P: Product, const R: usize, const C: usize>(p: P, tile
             }
         )* };
     }
-    macro_rules! load {
-        ($row:literal, $column:literal) => {
-            // SAFETY: the caller's promise: there are R rows of C vectors.
-            unsafe {
-                let from = tile.sums.add($row * tile.lds + $column * P::LANES * 4);
-                sums[$row][$column] = p.load(from);
-            }
-        };
-    }
-    if tile.add {
-        each!(load; 0 1 2 3 4 5 6 7 8 9 10 11);
-    }
     let mut w = tile.w;
     let (mut ahead, mut touch) = (tile.ahead, tile.touch);
     let lda = opaque(std::ptr::without_provenance::<u8>(tile.lda)).addr();
@@ -201,6 +191,18 @@ pub(super) unsafe fn sums<P: Product, const R: usize, const C: usize>(p: P, tile
             w = w.add(C * P::LANES * 4);
         }
         advance!(1; 0 1 2 3);
+    }
+    macro_rules! add {
+        ($row:literal, $column:literal) => {
+            // SAFETY: the caller's promise: there are R rows of C vectors.
+            unsafe {
+                let before = p.load(tile.sums.add($row * tile.lds + $column * P::LANES * 4));
+                sums[$row][$column] = p.add(before, sums[$row][$column]);
+            }
+        };
+    }
+    if tile.add {
+        each!(add; 0 1 2 3 4 5 6 7 8 9 10 11);
     }
     macro_rules! store {
         ($row:literal, $column:literal) => {

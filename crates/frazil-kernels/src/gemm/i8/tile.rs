@@ -75,7 +75,7 @@ macro_rules! call {
 /// What products of bytes have in common that have vectors in common. The CPU has the instructions:
 /// only [`Tiles::new`] leads to them.
 macro_rules! lanes {
-    ($isa:expr, $lanes:literal, $vector:ty, $zero:expr, $load:expr, $store:expr) => {
+    ($isa:expr, $lanes:literal, $vector:ty, $zero:expr, $add:expr, $load:expr, $store:expr) => {
         const SHAPE: Shape = shape($isa);
         const LANES: usize = $lanes;
         type V = $vector;
@@ -84,6 +84,11 @@ macro_rules! lanes {
         fn zero(self) -> $vector {
             // SAFETY: see the macro.
             unsafe { $zero() }
+        }
+        #[inline(always)]
+        fn add(self, a: $vector, b: $vector) -> $vector {
+            // SAFETY: see the macro.
+            unsafe { $add(a, b) }
         }
         #[inline(always)]
         unsafe fn load(self, from: *const u8) -> $vector {
@@ -115,6 +120,10 @@ mod scalar {
         #[inline(always)]
         fn zero(self) -> i32 {
             0
+        }
+        #[inline(always)]
+        fn add(self, a: i32, b: i32) -> i32 {
+            a + b
         }
         #[inline(always)]
         unsafe fn load(self, from: *const u8) -> i32 {
@@ -239,6 +248,7 @@ mod avx2 {
             8,
             __m256i,
             _mm256_setzero_si256,
+            _mm256_add_epi32,
             _mm256_loadu_si256,
             _mm256_storeu_si256
         );
@@ -271,6 +281,7 @@ mod avx2 {
             8,
             __m256i,
             _mm256_setzero_si256,
+            _mm256_add_epi32,
             _mm256_loadu_si256,
             _mm256_storeu_si256
         );
@@ -383,6 +394,7 @@ mod avx512 {
             16,
             __m512i,
             _mm512_setzero_si512,
+            _mm512_add_epi32,
             _mm512_loadu_si512,
             _mm512_storeu_si512
         );
@@ -415,6 +427,7 @@ mod avx512 {
             16,
             __m512i,
             _mm512_setzero_si512,
+            _mm512_add_epi32,
             _mm512_loadu_si512,
             _mm512_storeu_si512
         );
@@ -481,6 +494,7 @@ mod vnni {
             16,
             __m512i,
             _mm512_setzero_si512,
+            _mm512_add_epi32,
             _mm512_loadu_si512,
             _mm512_storeu_si512
         );
