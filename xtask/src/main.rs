@@ -2,6 +2,7 @@
 
 mod bench;
 mod codegen;
+mod emulate;
 mod large;
 mod peers;
 mod reference;
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
     let result = match words.as_slice() {
         ["bench", rest @ ..] => bench::run(rest),
         ["codegen", rest @ ..] => codegen::run(rest),
+        ["emulate", rest @ ..] => emulate::run(rest),
         ["peers", rest @ ..] => peers::run(rest),
         ["tidy", rest @ ..] => tidy::run(rest),
         _ => {
@@ -48,6 +50,7 @@ const USAGE: &str = "usage: cargo xtask <task>
                       frazil against Hugging Face's tokenizers; recorded in benchmarks/
   codegen [--check]   remake the Rust types from the .proto files, the tokenizer's tables,
                       and docs/reference/ops.md
+  emulate [--force]   kernels and goldens on an emulated CPU, where this one lacks AVX-512 or VNNI
   peers [NAME]... [--full] [--clean] [--frazil PROGRAM] [--python PROGRAM]
                       what frazil writes, the real programs read and run: tokenizers, formats,
                       goldens, tensorflow, transformers, onnxruntime, openvino; installed under target/.

@@ -91,6 +91,16 @@ pub enum Error {
         /// What was given.
         found: DType,
     },
+    /// A batch without sequences, or sequences without positions.
+    #[error("input `{name}` is {found}: `{extent}` is 0, so there is nothing to compute")]
+    EmptyInput {
+        /// The input.
+        name: String,
+        /// Its extents.
+        found: Shape,
+        /// What the extent is that is 0.
+        extent: String,
+    },
     /// A number that the input's type cannot hold.
     #[error("input `{name}` is {expected}, which cannot hold {value} (element {at})")]
     InputValue {

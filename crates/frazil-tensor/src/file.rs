@@ -1,9 +1,11 @@
 //! Files as frazil touches them: mapped when read, complete or absent when written.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use tempfile::NamedTempFile;
@@ -28,7 +30,74 @@ pub fn map(path: impl AsRef<Path>) -> Result<Bytes> {
     // the documented condition of this function, as for every program that maps a file.
     #[allow(unsafe_code, reason = "the one memory map of the program")]
     let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|e| Error::io("map", path, e))?;
+    let map = Map(Arc::new(map));
+    maps().insert(map.begin(), Arc::downgrade(&map.0));
     Ok(Bytes::from_owner(map))
+}
+
+/// All maps that live, by their first byte.
+static MAPS: Mutex<BTreeMap<usize, Weak<memmap2::Mmap>>> = Mutex::new(BTreeMap::new());
+
+fn maps() -> MutexGuard<'static, BTreeMap<usize, Weak<memmap2::Mmap>>> {
+    MAPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A map that is known to [`release`] as long as it lives.
+struct Map(Arc<memmap2::Mmap>);
+
+impl Map {
+    fn begin(&self) -> usize {
+        self.0.as_ptr() as usize
+    }
+}
+
+impl AsRef<[u8]> for Map {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        maps().remove(&self.begin());
+    }
+}
+
+/// Gives back the memory of a part of a mapped file that will not be looked at soon: whoever looks
+/// at it again finds it as it was, read from the file once more. Bytes that are in no map stay as
+/// they are. Tells whether anything was given back.
+///
+/// A model's weights are packed tensor by tensor; without this, the whole file would count as the
+/// program's memory beside what is made of it.
+pub fn release(bytes: &[u8]) -> bool {
+    /// Smaller parts are not worth a call of the system.
+    const WORTH: usize = 64 << 10;
+    if bytes.len() < WORTH {
+        return false;
+    }
+    let begin = bytes.as_ptr() as usize;
+    let found = maps().range(..=begin).next_back().and_then(|(_, map)| map.upgrade());
+    let Some(map) = found else { return false };
+    let offset = begin - map.as_ptr() as usize;
+    if offset.checked_add(bytes.len()).is_none_or(|end| end > map.len()) {
+        return false;
+    }
+    give_back(&map, offset, bytes.len())
+}
+
+#[cfg(unix)]
+fn give_back(map: &memmap2::Mmap, offset: usize, len: usize) -> bool {
+    // SAFETY: the range lies in a map of a file that is never written to, so that a page that was
+    // given back is the same when it is read again; `map` keeps it alive.
+    #[allow(unsafe_code, reason = "of the one memory map of the program")]
+    let done =
+        unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, offset, len) };
+    done.is_ok()
+}
+
+#[cfg(not(unix))]
+fn give_back(_: &memmap2::Mmap, _: usize, _: usize) -> bool {
+    false
 }
 
 /// Set by [`interrupt`]; never unset.
@@ -149,6 +218,27 @@ mod tests {
         write(&path, b"whole").unwrap();
         assert_eq!(&map(&path).unwrap()[..], b"whole");
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_was_given_back_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        let contents: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
+        write(&path, &contents).unwrap();
+        let mapped = map(&path).unwrap();
+        assert_eq!(&mapped[..], &contents[..]);
+        let part = mapped.slice(10_001..200_007);
+        assert_eq!(release(&part), cfg!(unix));
+        assert!(release(&mapped) == cfg!(unix) && mapped[..] == contents[..]);
+        // What is in no map is left alone, as is everything behind the end of one.
+        assert!(!release(&contents) && !release(&[]));
+        assert_eq!(&part[..], &contents[10_001..200_007]);
+        let begin = mapped.as_ptr() as usize;
+        drop(mapped);
+        assert!(maps().contains_key(&begin), "a part keeps the map");
+        drop(part);
+        assert!(!maps().contains_key(&begin));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::fmt;
 use bytes::Bytes;
 use half::{bf16, f16};
 
-use crate::{DType, Element, Error, Result, Shape};
+use crate::{DType, Element, Error, Result, Shape, file};
 
 /// Elements of one type in row-major order, little-endian, in bytes that are shared, not copied.
 #[derive(Clone)]
@@ -79,6 +79,14 @@ impl Tensor {
         match &self.data {
             Data::Plain(bytes) => Ok(bytes),
             Data::Strings(_) => Err(Error::WrongType { expected: DType::U8, found: DType::String }),
+        }
+    }
+
+    /// Gives back the memory of a tensor that is a window on a mapped file, until somebody looks at
+    /// it again; see [`file::release`].
+    pub fn release(&self) {
+        if let Data::Plain(bytes) = &self.data {
+            file::release(bytes);
         }
     }
 

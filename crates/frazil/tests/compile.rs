@@ -6,8 +6,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use frazil::kernels::Isa;
-use frazil::ops::compile::{Compiled, Options, compile};
-use frazil::runtime::{Engine, EngineOptions, Inputs};
+use frazil::ops::bench::Model;
+use frazil::ops::compile::{Calibration, Compiled, Options, compile};
+use frazil::runtime::{Engine, EngineOptions, Inputs, Ranges};
 use frazil::source::{GraphOptions, open_graph};
 use frazil::tensor::Tensor;
 use frazil::tensor::testing::shared;
@@ -25,16 +26,30 @@ fn inputs() -> Inputs {
 
 /// A small classifier in a file for all instruction sets.
 fn compiled(folder: &Path) -> Option<(PathBuf, GraphOptions, PathBuf)> {
+    compiled_as(folder, None)
+}
+
+fn file(path: &Path, graph: &GraphOptions) -> Model {
+    Model::File(path.to_path_buf(), Box::new(graph.clone()))
+}
+
+fn compiled_as(
+    folder: &Path,
+    int8: Option<Calibration>,
+) -> Option<(PathBuf, GraphOptions, PathBuf)> {
     let model = shared("fixtures/classifier")?.join("model.ckpt-27");
     let config = shared("fixtures/data/bert_config_small.json")?;
     let head = Some(frazil::bert::Head::Classifier);
     let graph = GraphOptions { config: Some(config), head, ..GraphOptions::default() };
     let out = folder.join("model.frazil");
-    let options = Options { graph: graph.clone(), isas: Isa::ALL.to_vec() };
-    let report = compile(&model, &out, &options).unwrap();
+    let bytes = int8.is_some();
+    let options = Options { isas: Isa::ALL.to_vec(), int8 };
+    let report = compile(&file(&model, &graph), &out, &options).unwrap();
     assert_eq!(report.bytes, fs::metadata(&out).unwrap().len());
     // Per layer: query, key, value, output, up, down; then the pooler and the classes.
     assert_eq!(report.products, 2 * 6 + 2);
+    // The classes are a head, whose inputs matter.
+    assert_eq!(report.int8_products, if bytes { 2 * 6 + 1 } else { 0 });
     Some((model, graph, out))
 }
 
@@ -56,6 +71,47 @@ fn as_the_model_that_it_was_compiled_from() {
             assert_eq!(wanted.values::<f32>().unwrap(), found.values::<f32>().unwrap(), "{isa}");
         }
     }
+}
+
+#[test]
+fn int8_is_stored_with_its_ranges_and_scales() {
+    let folder = tempfile::tempdir().unwrap();
+    // Calibrated on the batch that is run, as a file.
+    let npz = folder.path().join("in.npz");
+    let mut writer = frazil::tensor::npy::NpzWriter::create(&npz).unwrap();
+    for (name, tensor) in &inputs() {
+        writer.add(name, tensor).unwrap();
+    }
+    writer.finish().unwrap();
+    let how = Some(Calibration::Inputs(npz));
+    let Some((model, options, out)) = compiled_as(folder.path(), how) else { return };
+    let graph = open_graph(&model, &options).unwrap().graph;
+    let mut ranges = Ranges::default();
+    Engine::new(&graph, &EngineOptions::default())
+        .unwrap()
+        .observe(&inputs(), &mut ranges)
+        .unwrap();
+    let compiled = Compiled::open(&out).unwrap();
+    assert!(compiled.is_int8());
+    for (isa, packed) in Isa::available().flat_map(|isa| [(isa, false), (isa, true)]) {
+        let options = EngineOptions { isa: Some(isa), packed, ..EngineOptions::default() };
+        let with_ranges = EngineOptions { int8: Some(ranges.clone()), ..options.clone() };
+        let made = Engine::new(&graph, &with_ranges).unwrap();
+        let wanted = made.run(&inputs()).unwrap().outputs;
+        let engine = compiled.engine(&options).unwrap();
+        assert!(engine.is_int8() && engine.slow().is_empty());
+        let found = engine.run(&inputs()).unwrap().outputs;
+        for ((_, wanted), (_, found)) in wanted.iter().zip(&found) {
+            assert_eq!(wanted.values::<f32>().unwrap(), found.values::<f32>().unwrap(), "{isa}");
+        }
+    }
+    // Made-up sequences do as well, and the same model gives the same file.
+    let bytes = || {
+        compiled_as(folder.path(), Some(Calibration::MadeUp)).unwrap();
+        fs::read(&out).unwrap()
+    };
+    assert!(bytes() == bytes(), "compiling is deterministic");
+    assert!(Compiled::open(&out).unwrap().is_int8());
 }
 
 #[test]
@@ -91,7 +147,8 @@ fn what_does_not_fit_is_refused() {
     assert!(error_of(&bad).contains("was compiled by frazil"), "{}", error_of(&bad));
     // Nothing for the instructions that are allowed.
     let best = folder.path().join("best.frazil");
-    compile(&model, &best, &Options { graph: options, isas: vec![Isa::Avx512Vnni] }).unwrap();
+    let isas = vec![Isa::Avx512Vnni];
+    compile(&file(&model, &options), &best, &Options { isas, int8: None }).unwrap();
     let scalar = EngineOptions { isa: Some(Isa::Scalar), ..EngineOptions::default() };
     let error = Compiled::open(&best).unwrap().engine(&scalar).err().unwrap().to_string();
     assert!(error.contains("is compiled for avx512vnni"), "{error}");

@@ -148,7 +148,14 @@ fn half_a_model_runs() {
 
 #[test]
 fn bad_batches_are_refused_by_name() {
-    let engine = engine(&model(Head::Squad), Isa::detect(), true);
+    for head in [Head::Squad, Head::Classifier] {
+        for packed in [true, false] {
+            bad_batches(&engine(&model(head), Isa::detect(), packed), packed);
+        }
+    }
+}
+
+fn bad_batches(engine: &Engine, packed: bool) {
     let good = batch(&[sequence(1, 8), sequence(2, 6)]);
     let with = |name: &str, tensor: Tensor| {
         let mut inputs = good.clone();
@@ -164,30 +171,48 @@ fn bad_batches_are_refused_by_name() {
     assert!(with("input_ids", ints([2, 8], ids)).contains("id -1"));
     let mut mask = vec![1; 16];
     mask[8..].fill(0);
-    let error = with("input_mask", ints([2, 8], mask));
-    assert!(error.contains("sequence 1 is empty"), "{error}");
+    // With padding computed, such a mask means what it means in the model: all are attended to.
+    if packed {
+        let error = with("input_mask", ints([2, 8], mask));
+        assert!(error.contains("sequence 1 is empty"), "{error}");
+    }
+    let error = with("segment_ids", ints([2, 8], vec![2; 16]));
+    assert!(error.contains("segment 2 (element 0 of `segment_ids`) is not in 0..2"), "{error}");
     let error = with("segment_ids", ints([2, 7], vec![0; 14]));
     assert!(error.contains("`seq` is 8 in input `input_ids`, but 7"), "{error}");
+    let error = with("segment_ids", ints([3, 8], vec![0; 24]));
+    assert!(error.contains("`batch` is 2 in input `input_ids`, but 3"), "{error}");
+    let error = with("input_mask", Tensor::from_vec([16], vec![1i32; 16]).unwrap());
+    assert!(error.contains("input `input_mask`"), "{error}");
     let error = engine.run(&batch(&[sequence(1, 41)])).unwrap_err().to_string();
     assert!(error.contains("a sequence of 41, but the model has 40 positions"), "{error}");
-    let empty = [("input_ids", [0, 8]), ("input_mask", [0, 8]), ("segment_ids", [0, 8])];
-    let empty: Inputs =
-        empty.into_iter().map(|(name, shape)| (name.into(), ints(shape, vec![]))).collect();
-    assert!(engine.run(&empty).unwrap_err().to_string().contains("no sequences"));
+    for (shape, extent) in [([0, 8], "batch"), ([2, 0], "seq")] {
+        let names = ["input_ids", "input_mask", "segment_ids"];
+        let empty: Inputs = names.map(|name| (name.into(), ints(shape, vec![]))).into();
+        let error = engine.run(&empty).unwrap_err().to_string();
+        assert!(error.contains("input `input_ids`"), "{error}");
+        assert!(error.contains(&format!("`{extent}` is 0, so there is nothing to compute")));
+    }
     // And after all that it still works.
     assert!(engine.run(&good).is_ok());
 }
 
 #[test]
 fn weights_that_are_no_numbers_are_refused() {
-    let mut graph = model(Head::Squad);
-    let id = graph.find("bert/encoder/layer_2/output/dense/kernel").unwrap();
-    let shape = [200, 72];
-    let mut values = vec![0.5f32; 200 * 72];
-    values[7] = f32::NAN;
-    graph.node_mut(id).op = frazil::graph::Op::constant(Tensor::from_vec(shape, values).unwrap());
-    let options = EngineOptions { threads: Some(1), ..EngineOptions::default() };
-    let error = Engine::new(&graph, &options).err().unwrap().to_string();
-    assert!(error.contains("layer_2/output/dense/kernel"), "{error}");
-    assert!(error.contains("element 7"), "{error}");
+    for (name, shape) in [
+        ("bert/encoder/layer_2/output/dense/kernel", vec![200, 72]),
+        ("bert/encoder/layer_0/attention/self/query/bias", vec![72]),
+        ("bert/embeddings/LayerNorm/gamma", vec![72]),
+        ("bert/embeddings/word_embeddings", vec![97, 72]),
+    ] {
+        let mut graph = model(Head::Squad);
+        let id = graph.find(name).unwrap();
+        let mut values = vec![0.5f32; shape.iter().product()];
+        values[7] = f32::NAN;
+        let weight = Tensor::from_vec(shape, values).unwrap();
+        graph.node_mut(id).op = frazil::graph::Op::constant(weight);
+        let options = EngineOptions { threads: Some(1), ..EngineOptions::default() };
+        let error = Engine::new(&graph, &options).err().unwrap().to_string();
+        assert!(error.contains(name) && error.contains("element 7"), "{error}");
+    }
 }

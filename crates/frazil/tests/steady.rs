@@ -5,6 +5,7 @@
 mod memory;
 
 use std::io::Write;
+use std::sync::Mutex;
 
 use frazil::bert::Head;
 use frazil::ops::bench::random_model;
@@ -30,8 +31,41 @@ fn batch(lengths: &[usize]) -> Inputs {
     ])
 }
 
+/// The counters are of the whole program: one test at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+#[test]
+fn a_model_is_never_in_memory_twice() {
+    let _alone = ALONE.lock().unwrap();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let config = r#"{"vocab_size": 97, "hidden_size": 192, "num_hidden_layers": 4,
+        "num_attention_heads": 4, "intermediate_size": 768, "hidden_act": "gelu",
+        "max_position_embeddings": 64, "type_vocab_size": 2}"#;
+    file.write_all(config.as_bytes()).unwrap();
+    let mut ranges = Ranges::default();
+    for int8 in [false, true] {
+        let graph = random_model(file.path().to_str().unwrap(), Head::Squad).unwrap();
+        let weights: usize =
+            graph.nodes().filter_map(|(_, node)| node.op.as_const()).map(|t| t.byte_len()).sum();
+        assert!(weights > 7_000_000);
+        let options = EngineOptions {
+            threads: Some(1),
+            int8: int8.then(|| ranges.clone()),
+            ..EngineOptions::default()
+        };
+        let mut engine = None;
+        // Beyond the graph itself, which goes away meanwhile: one product, and the plan.
+        let peak = memory::peak_of(|| {
+            engine = Some(Engine::from_graph(graph, &options).unwrap());
+        });
+        assert!(peak < weights / 4, "{peak} bytes beside {weights} of weights, int8: {int8}");
+        engine.unwrap().observe(&batch(&[64]), &mut ranges).unwrap();
+    }
+}
+
 #[test]
 fn nothing_is_allocated_in_the_steady_state() {
+    let _alone = ALONE.lock().unwrap();
     let mut file = tempfile::NamedTempFile::new().unwrap();
     let config = r#"{"vocab_size": 97, "hidden_size": 64, "num_hidden_layers": 2,
         "num_attention_heads": 4, "intermediate_size": 256, "hidden_act": "gelu",

@@ -6,7 +6,8 @@ use frazil_kernels::gemm::Output;
 use frazil_kernels::par::Pool;
 use frazil_kernels::quantize::quantize;
 
-use crate::{Row, Timed, Worst, numbers};
+use crate::guard::{Guarded, filled, guard};
+use crate::{Row, Timed, Worst, plain_numbers, pool};
 
 pub fn rows() -> Vec<Row> {
     // Values are up to 2, and scores, from which powers are taken, up to 8.
@@ -35,17 +36,20 @@ struct Case {
     heads: usize,
     d: usize,
     scale: f32,
-    qkv: Vec<f32>,
+    qkv: Guarded<f32>,
     ld: usize,
     sequences: Vec<Sequence>,
-    key_rows: Option<Vec<u32>>,
+    key_rows: Option<Guarded<u32>>,
 }
 
 impl Case {
     fn new(heads: usize, d: usize, sequences: Vec<Sequence>) -> Self {
         let ld = 3 * heads * d + 5;
         let rows = sequences.iter().map(|s| s.queries.end.max(s.keys.end)).max().unwrap_or(0);
-        let qkv = numbers(rows as u64 + 1, rows * ld).into_iter().map(|x| 2.0 * x).collect();
+        // The last row has no gap behind it.
+        let len = (rows * ld).saturating_sub(5);
+        let qkv = plain_numbers(rows as u64 + 1, len).into_iter().map(|x| 2.0 * x);
+        let qkv = guard(qkv.collect::<Vec<_>>());
         Self { heads, d, scale: 1.0 / (d as f32).sqrt(), qkv, ld, sequences, key_rows: None }
     }
 
@@ -66,9 +70,9 @@ impl Case {
         }
     }
 
-    fn scratch(&self, isa: Isa, pool: &Pool) -> Vec<f32> {
+    fn scratch(&self, isa: Isa, pool: &Pool) -> Guarded<f32> {
         let longest = self.sequences.iter().map(|s| s.keys.len()).max().unwrap_or(0);
-        vec![f32::NAN; pool.threads() * scratch_len(isa, self.d, longest)]
+        filled(f32::NAN, pool.threads() * scratch_len(isa, self.d, longest))
     }
 
     fn rows(&self) -> usize {
@@ -76,9 +80,10 @@ impl Case {
     }
 
     fn run(&self, isa: Isa, threads: usize) -> Vec<f32> {
-        let pool = Pool::new(threads);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let pool = Pool::new(threads.min(cores));
         let columns = self.heads * self.d;
-        let mut out = vec![f32::NAN; self.rows() * (columns + 3)];
+        let mut out = filled(f32::NAN, self.rows() * (columns + 3));
         let mut scratch = self.scratch(isa, &pool);
         let target = Output::F32(&mut out);
         packed_attention_f32(&pool, isa, &self.attention(), target, columns + 3, &mut scratch);
@@ -94,30 +99,30 @@ impl Case {
     fn exact(&self) -> Vec<f64> {
         let columns = self.heads * self.d;
         let mut out = vec![f64::NAN; self.rows() * columns];
-        let at = |row: usize, part: usize, column: usize| {
-            f64::from(self.qkv[row * self.ld + part * columns + column])
+        let part = |row: usize, part: usize, head: usize| {
+            &self.qkv[row * self.ld + part * columns + head * self.d..][..self.d]
         };
         for Sequence { queries, keys } in &self.sequences {
-            let rows: Vec<usize> = keys
-                .clone()
-                .map(|slot| self.key_rows.as_ref().map_or(slot, |rows| rows[slot] as usize))
-                .collect();
-            for row in queries.clone() {
-                for head in 0..self.heads {
-                    let columns_of = head * self.d..(head + 1) * self.d;
-                    let score = |&key: &usize| {
-                        let products = columns_of.clone().map(|c| at(row, 0, c) * at(key, 1, c));
-                        products.sum::<f64>() * f64::from(self.scale)
-                    };
-                    let scores: Vec<f64> = rows.iter().map(score).collect();
-                    let top = scores.iter().copied().fold(f64::MIN, f64::max);
-                    let powers: Vec<f64> = scores.iter().map(|x| (x - top).exp()).collect();
-                    let sum: f64 = powers.iter().sum();
-                    for c in columns_of {
-                        let terms = rows.iter().zip(&powers).map(|(&key, p)| p * at(key, 2, c));
-                        out[row * columns + c] =
-                            if rows.is_empty() { 0.0 } else { terms.sum::<f64>() / sum };
-                    }
+            let row_of = |slot: usize| self.key_rows.as_ref().map_or(slot, |at| at[slot] as usize);
+            let keys: Vec<usize> = keys.clone().map(row_of).collect();
+            for (row, head) in
+                queries.clone().flat_map(|row| (0..self.heads).map(move |h| (row, h)))
+            {
+                let q = part(row, 0, head);
+                let score = |&key: &usize| {
+                    let products = q.iter().zip(part(key, 1, head));
+                    let sum: f64 = products.map(|(&q, &k)| f64::from(q) * f64::from(k)).sum();
+                    sum * f64::from(self.scale)
+                };
+                let mut powers: Vec<f64> = keys.iter().map(score).collect();
+                let top = powers.iter().copied().fold(f64::MIN, f64::max);
+                powers.iter_mut().for_each(|x| *x = (*x - top).exp());
+                let sum: f64 = powers.iter().sum();
+                let out = &mut out[row * columns + head * self.d..][..self.d];
+                out.fill(0.0);
+                for (&key, power) in keys.iter().zip(&powers) {
+                    let values = out.iter_mut().zip(part(key, 2, head));
+                    values.for_each(|(out, &v)| *out += power / sum * f64::from(v));
                 }
             }
         }
@@ -179,7 +184,7 @@ fn any_order(isa: Isa) -> Worst {
     let sequences =
         vec![Sequence { queries: 0..1, keys: 0..20 }, Sequence { queries: 1..30, keys: 20..61 }];
     let mut case = Case::new(2, 24, sequences);
-    case.key_rows = Some((0..61).map(|slot| slot * 17 % 61).collect());
+    case.key_rows = Some(guard((0..61).map(|slot| slot * 17 % 61).collect::<Vec<_>>()));
     case.check(isa, 2, &mut worst);
     worst
 }
@@ -206,8 +211,8 @@ fn to_bytes(isa: Isa) -> Worst {
     for (length, d) in [(1, 8), (19, 24), (37, 64)] {
         let case = Case::new(2, d, vec![Sequence { queries: 0..length, keys: 0..length }]);
         let numbers = case.run(isa, 1);
-        let pool = Pool::new(2);
-        let mut bytes = vec![0; numbers.len()];
+        let pool = pool();
+        let mut bytes = filled(0, numbers.len());
         let mut scratch = case.scratch(isa, &pool);
         let out = Output::U8 { out: &mut bytes, scale: 0.01, zero: 113 };
         packed_attention_f32(&pool, isa, &case.attention(), out, 2 * d, &mut scratch);

@@ -4,7 +4,8 @@ use frazil_kernels::Isa;
 use frazil_kernels::gemm::{Activation, Epilogue, Orientation, Output, Residual, f32, i8};
 use frazil_kernels::par::Pool;
 
-use crate::{Row, Timed, Worst, numbers};
+use crate::guard::{Guarded, filled, guard};
+use crate::{Row, Timed, Worst, numbers, plain_numbers, pool};
 
 pub fn rows() -> Vec<Row> {
     vec![
@@ -79,40 +80,45 @@ struct Case {
     m: usize,
     n: usize,
     k: usize,
-    a: Vec<f32>,
+    a: Guarded<f32>,
     lda: usize,
-    w: Vec<f32>,
+    w: Guarded<f32>,
+    /// The sums in f64, and the sums of the absolute products.
+    exact: Vec<(f64, f64)>,
 }
 
 impl Case {
     fn new((m, n, k): (usize, usize, usize)) -> Self {
         let lda = k + 3;
         let seed = (m * 10_007 + n * 101 + k) as u64;
-        Self { m, n, k, a: numbers(seed, m * lda), lda, w: numbers(seed + 1, k * n) }
+        let (a, w) = (numbers(seed, m * lda), numbers(seed + 1, k * n));
+        let mut exact = vec![(0.0, 0.0); m * n];
+        // Row by row, which a compiler can make fast: an emulated CPU runs this, too.
+        for (a, sums) in a.chunks(lda).zip(exact.chunks_mut(n.max(1))) {
+            for (&a, w) in a[..k].iter().zip(w.chunks(n.max(1))) {
+                for ((sum, absolute), &w) in sums.iter_mut().zip(w) {
+                    let product = f64::from(a) * f64::from(w);
+                    *sum += product;
+                    *absolute += product.abs();
+                }
+            }
+        }
+        Self { m, n, k, a, lda, w, exact }
     }
 
     fn run(&self, isa: Isa, epilogue: Epilogue<'_>) -> Vec<f32> {
         let ldc = self.n + 5;
-        let mut c = vec![77.0; self.m * ldc];
+        let mut c = filled(77.0, self.m * ldc);
         self.run_into(isa, Output::F32(&mut c), epilogue);
         packed_rows(&c, self.n, ldc, &77.0)
     }
 
     fn run_into(&self, isa: Isa, out: Output<'_>, epilogue: Epilogue<'_>) {
         let Self { m, n, k, lda, .. } = *self;
-        let mut w = vec![f32::NAN; f32::packed_len(isa, k, n)];
+        let mut w = filled(f32::NAN, f32::packed_len(isa, k, n));
         f32::pack(isa, &self.w, Orientation::Kn, k, n, &mut w);
         let gemm = f32::Gemm { m, n, k, a: &self.a, lda, w: &w, out, ldc: n + 5, epilogue };
-        f32::run(&Pool::new(2), isa, gemm);
-    }
-
-    /// The sum in f64, and the sum of the absolute products.
-    fn exact(&self, row: usize, column: usize) -> (f64, f64) {
-        let product = |i: usize| {
-            f64::from(self.a[row * self.lda + i]) * f64::from(self.w[i * self.n + column])
-        };
-        let sums = |(sum, absolute), x: f64| (sum + x, absolute + x.abs());
-        (0..self.k).map(product).fold((0.0, 0.0), sums)
+        f32::run(&pool(), isa, gemm);
     }
 }
 
@@ -124,7 +130,7 @@ fn packed_rows<T: PartialEq + Copy>(c: &[T], n: usize, ldc: usize, gap: &T) -> V
 }
 
 fn exact(case: &Case, _: &[f32], row: usize, column: usize, got: f32) -> f64 {
-    let (sum, absolute) = case.exact(row, column);
+    let (sum, absolute) = case.exact[row * case.n + column];
     (f64::from(got) - sum).abs() / absolute.max(1e-30)
 }
 
@@ -174,14 +180,14 @@ fn epilogues(isa: Isa) -> Worst {
                     let bias = if with_bias { f64::from(bias[column]) } else { 0.0 };
                     let residual = residual[row * (n + 1) + column];
                     let residual = if with_residual { f64::from(residual) } else { 0.0 };
-                    apply(activation, case.exact(row, column).0 + bias) + residual
+                    apply(activation, case.exact[row * case.n + column].0 + bias) + residual
                 })
                 .collect();
             for (i, got) in case.run(isa, epilogue).into_iter().enumerate() {
                 let difference = (f64::from(got) - wanted[i]).abs() / (1.0 + wanted[i].abs());
                 worst.note(difference, || format!("{size:?} {activation:?} at {i}"));
             }
-            let mut bytes = vec![77; m * (n + 5)];
+            let mut bytes = filled(77, m * (n + 5));
             let (scale, zero) = (0.02, 100);
             let out = Output::U8 { out: &mut bytes, scale, zero };
             case.run_into(isa, out, epilogue);
@@ -237,10 +243,12 @@ struct Bytes {
     m: usize,
     n: usize,
     k: usize,
-    a: Vec<u8>,
+    a: Guarded<u8>,
     lda: usize,
-    w: Vec<i8>,
-    zeros: Vec<u8>,
+    w: Guarded<i8>,
+    zeros: Guarded<u8>,
+    /// The sums of products without zeros, and the sums of the columns of weights.
+    exact: (Vec<i32>, Vec<i32>),
 }
 
 /// How large weights are.
@@ -273,19 +281,24 @@ impl Bytes {
             Weights::Largest if x > -0.9 => 255,
             _ => ((x + 1.0) * 128.0) as u8,
         };
-        Self {
-            m,
-            n,
-            k,
-            a: numbers(seed, m * lda).into_iter().map(byte).collect(),
-            lda,
-            w: numbers(seed + 1, k * n).into_iter().map(weight).collect(),
-            zeros: numbers(seed + 2, m).into_iter().map(byte).collect(),
+        let bytes = |seed, n| plain_numbers(seed, n).into_iter().map(byte).collect::<Vec<_>>();
+        let (a, zeros) = (guard(bytes(seed, m * lda)), guard(bytes(seed + 2, m)));
+        let w: Vec<i8> = plain_numbers(seed + 1, k * n).into_iter().map(weight).collect();
+        // At most 300 products of 255 · 128: no overflow.
+        let (mut sums, mut columns) = (vec![0i32; m * n], vec![0i32; n]);
+        for (a, sums) in a.chunks(lda).zip(sums.chunks_mut(n.max(1))) {
+            for (&a, w) in a[..k].iter().zip(w.chunks(n.max(1))) {
+                sums.iter_mut().zip(w).for_each(|(sum, &w)| *sum += i32::from(a) * i32::from(w));
+            }
         }
+        for w in w.chunks(n.max(1)) {
+            columns.iter_mut().zip(w).for_each(|(sum, &w)| *sum += i32::from(w));
+        }
+        Self { m, n, k, a, lda, w: guard(w), zeros, exact: (sums, columns) }
     }
 
-    fn packed(&self, isa: Isa) -> Vec<u8> {
-        let mut packed = vec![99; i8::packed_len(isa, self.k, self.n)];
+    fn packed(&self, isa: Isa) -> Guarded<u8> {
+        let mut packed = filled(99, i8::packed_len(isa, self.k, self.n));
         i8::pack(isa, &self.w, Orientation::Kn, self.k, self.n, &mut packed);
         packed
     }
@@ -296,18 +309,15 @@ impl Bytes {
     }
 
     fn exact(&self, zero: impl Fn(usize) -> u8) -> Vec<i64> {
-        let product = |row: usize, column: usize, i: usize| {
-            let a = i64::from(self.a[row * self.lda + i]) - i64::from(zero(row));
-            a * i64::from(self.w[i * self.n + column])
-        };
-        let sum = |i: usize| (0..self.k).map(|at| product(i / self.n, i % self.n, at)).sum();
-        (0..self.m * self.n).map(sum).collect()
+        let (sums, columns) = &self.exact;
+        let of_zero = |i: usize| i64::from(zero(i / self.n)) * i64::from(columns[i % self.n]);
+        sums.iter().enumerate().map(|(i, &sum)| i64::from(sum) - of_zero(i)).collect()
     }
 }
 
 fn byte_sums(isa: Isa) -> Worst {
     let mut worst = Worst::default();
-    let pool = Pool::new(2);
+    let pool = pool();
     for size in SIZES {
         for weights in WEIGHTS {
             let case = Bytes::new(size, weights);
@@ -320,7 +330,7 @@ fn byte_sums(isa: Isa) -> Worst {
                     i8::Zeros::Rows(zeros) => zeros[row],
                 });
                 let ldc = case.n + 5;
-                let mut out = vec![77; case.m * ldc];
+                let mut out = filled(77, case.m * ldc);
                 i8::sums(&pool, isa, &case.factors(&packed, zeros), &mut out, ldc);
                 let got = packed_rows(&out, case.n, ldc, &77);
                 for (i, (&got, wanted)) in got.iter().zip(wanted).enumerate() {
@@ -335,14 +345,16 @@ fn byte_sums(isa: Isa) -> Worst {
 
 fn byte_epilogues(isa: Isa) -> Worst {
     let mut worst = Worst::default();
-    let pool = Pool::new(2);
+    let pool = pool();
     for size in SIZES {
         let case = Bytes::new(size, Weights::Outliers);
         let packed = case.packed(isa);
         let (m, n, _) = size;
         let (bias, residual) = (numbers(3, n), numbers(4, m * n));
-        let positive = |seed, n| numbers(seed, n).into_iter().map(|x| 1e-3 * (1.5 + x)).collect();
-        let (columns, rows): (Vec<f32>, Vec<f32>) = (positive(5, n), positive(6, m));
+        let positive = |seed, n| {
+            guard(plain_numbers(seed, n).into_iter().map(|x| 1e-3 * (1.5 + x)).collect::<Vec<_>>())
+        };
+        let (columns, rows) = (positive(5, n), positive(6, m));
         for by_row in [false, true] {
             let (zeros, scales) = match by_row {
                 true => (i8::Zeros::Rows(&case.zeros), i8::Scales::Rows(&rows)),
@@ -374,13 +386,13 @@ fn byte_epilogues(isa: Isa) -> Worst {
                 };
                 i8::run(&pool, isa, gemm);
             };
-            let mut numbers = vec![77.0; m * (n + 5)];
+            let mut numbers = filled(77.0, m * (n + 5));
             run(Output::F32(&mut numbers));
             for (i, got) in packed_rows(&numbers, n, n + 5, &77.0).into_iter().enumerate() {
                 let difference = (f64::from(got) - wanted[i]).abs() / (1.0 + wanted[i].abs());
                 worst.note(difference, || format!("{size:?} by row: {by_row}, at {i}"));
             }
-            let mut bytes = vec![77; m * (n + 5)];
+            let mut bytes = filled(77, m * (n + 5));
             run(Output::U8 { out: &mut bytes, scale: 0.01, zero: 90 });
             for (i, got) in packed_rows(&bytes, n, n + 5, &77).into_iter().enumerate() {
                 let wanted = (wanted[i] / f64::from(0.01f32) + 90.0).clamp(0.0, 255.0);

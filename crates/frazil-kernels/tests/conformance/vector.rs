@@ -11,14 +11,14 @@ use frazil_kernels::pointwise::{Function, add_f32, bias_f32, map_f32};
 use frazil_kernels::quantize::{Bytes, Scales, dequantize_f32, quantize, quantize_rows_f32, range};
 use frazil_kernels::softmax::{log_softmax_f32, softmax_f32};
 
-use crate::{Row, Timed, Worst, numbers};
+use crate::guard::{Guarded, filled, guard};
+use crate::{Row, Timed, Worst, numbers, plain_numbers, pool};
 
 /// Lengths around the vectors of every CPU, and others.
 const LENGTHS: [usize; 16] = [0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 64, 71, 97, 131, 768];
 
 thread_local! {
-    /// Two threads, so that sharing out is checked as well.
-    static POOL: RefCell<Pool> = RefCell::new(Pool::new(2));
+    static POOL: RefCell<Pool> = RefCell::new(pool());
 }
 
 fn with_pool<R>(use_it: impl FnOnce(&Pool) -> R) -> R {
@@ -94,8 +94,12 @@ fn gelu_erf(x: f64) -> f64 {
     0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2))
 }
 
-fn scaled(seed: u64, n: usize, factor: f32) -> Vec<f32> {
-    numbers(seed, n).into_iter().map(|x| x * factor).collect()
+fn scaled(seed: u64, n: usize, factor: f32) -> Guarded<f32> {
+    shifted(seed, n, factor, 0.0)
+}
+
+fn shifted(seed: u64, n: usize, factor: f32, offset: f32) -> Guarded<f32> {
+    guard(plain_numbers(seed, n).into_iter().map(|x| x * factor + offset).collect::<Vec<_>>())
 }
 
 /// Relative to the result where it is large, else absolute.
@@ -114,7 +118,7 @@ fn map(isa: Isa, function: Function, exact: fn(f64) -> f64) -> Worst {
     let mut worst = Worst::default();
     for n in LENGTHS.into_iter().chain([20_000]) {
         let x = scaled(n as u64, n, 12.0);
-        let mut out = vec![f32::NAN; n];
+        let mut out = filled(f32::NAN, n);
         with_pool(|pool| map_f32(pool, isa, function, &x, &mut out));
         let wanted: Vec<f64> = x.iter().map(|&x| exact(f64::from(x))).collect();
         compare(&mut worst, &out, &wanted, |i| format!("{n} numbers, f({})", x[i]));
@@ -137,9 +141,9 @@ fn add(isa: Isa) -> Worst {
     let mut worst = Worst::default();
     for n in LENGTHS.into_iter().chain([20_000]) {
         let (a, b) = (numbers(1, n), numbers(2, n));
-        let mut out = vec![f32::NAN; n];
+        let mut out = filled(f32::NAN, n);
         with_pool(|pool| add_f32(pool, isa, &a, &b, &mut out));
-        let wanted: Vec<f64> = a.iter().zip(&b).map(|(a, b)| f64::from(a + b)).collect();
+        let wanted: Vec<f64> = a.iter().zip(b.iter()).map(|(a, b)| f64::from(a + b)).collect();
         compare(&mut worst, &out, &wanted, |i| format!("{n} numbers, {i}"));
     }
     worst
@@ -149,7 +153,7 @@ fn bias(isa: Isa) -> Worst {
     let mut worst = Worst::default();
     for n in LENGTHS {
         let (x, b) = (numbers(1, 37 * n), numbers(2, n));
-        let mut out = vec![f32::NAN; 37 * n];
+        let mut out = filled(f32::NAN, 37 * n);
         with_pool(|pool| bias_f32(pool, isa, &x, &b, &mut out));
         let wanted: Vec<f64> = x.iter().enumerate().map(|(i, x)| f64::from(x + b[i % n])).collect();
         compare(&mut worst, &out, &wanted, |i| format!("{n} columns, {i}"));
@@ -164,7 +168,7 @@ fn softmax(isa: Isa) -> Worst {
             let mut x = scaled(n as u64, 23 * n, factor);
             // A row that is far below 0, where what is beyond the end must not count.
             x.iter_mut().take(n).for_each(|x| *x -= 1000.0);
-            let (mut out, mut wanted) = (vec![f32::NAN; x.len()], vec![0.0; x.len()]);
+            let (mut out, mut wanted) = (filled(f32::NAN, x.len()), vec![0.0; x.len()]);
             with_pool(|pool| softmax_f32(pool, isa, &x, &mut out, n));
             for (x, wanted) in x.chunks(n.max(1)).zip(wanted.chunks_mut(n.max(1))) {
                 let top = x.iter().copied().fold(f32::MIN, f32::max);
@@ -183,7 +187,7 @@ fn log_softmax(isa: Isa) -> Worst {
     let mut worst = Worst::default();
     for n in LENGTHS {
         let x = scaled(n as u64, 23 * n, 20.0);
-        let (mut out, mut wanted) = (vec![f32::NAN; x.len()], vec![0.0; x.len()]);
+        let (mut out, mut wanted) = (filled(f32::NAN, x.len()), vec![0.0; x.len()]);
         with_pool(|pool| log_softmax_f32(pool, isa, &x, &mut out, n));
         for (x, wanted) in x.chunks(n.max(1)).zip(wanted.chunks_mut(n.max(1))) {
             let sum: f64 = x.iter().map(|&x| f64::from(x).exp()).sum();
@@ -222,12 +226,12 @@ fn norm(isa: Isa, with_residual: bool) -> Worst {
     for h in LENGTHS {
         for offset in [0.0, 30.0] {
             let (rows, x_ld, r_ld, out_ld) = (29, h + 3, h + 1, h + 5);
-            let x: Vec<f32> = numbers(1, rows * x_ld).iter().map(|x| x * 3.0 + offset).collect();
+            let x = shifted(1, rows * x_ld, 3.0, offset);
             let r = numbers(2, rows * r_ld);
             let (gamma, beta) = (numbers(3, h), numbers(4, h));
             let affine = Affine { gamma: &gamma, beta: &beta, epsilon: 1e-3 };
             let residual = with_residual.then_some((&r[..], r_ld));
-            let mut out = vec![f32::NAN; rows * out_ld];
+            let mut out = filled(f32::NAN, rows * out_ld);
             let norm = LayerNorm { rows, x: &x, x_ld, residual, affine };
             with_pool(|pool| fused_layer_norm_f32(pool, isa, &norm, &mut out, out_ld, None));
             for row in 0..rows {
@@ -256,13 +260,13 @@ fn norm_bytes(isa: Isa) -> Worst {
     for h in LENGTHS {
         let (rows, ld) = (13, h + 3);
         let x = scaled(1, rows * h, 3.0);
-        let (gamma, beta) = (vec![1.0; h], vec![0.1; h]);
+        let (gamma, beta) = (filled(1.0, h), filled(0.1, h));
         let affine = Affine { gamma: &gamma, beta: &beta, epsilon: 1e-12 };
         let norm = LayerNorm { rows, x: &x, x_ld: h, residual: None, affine };
         for dynamic in [false, true] {
-            let mut out = vec![f32::NAN; rows * h];
-            let mut bytes = vec![77; rows * ld];
-            let (mut scale, mut zero) = (vec![0.02; rows], vec![100; rows]);
+            let mut out = filled(f32::NAN, rows * h);
+            let mut bytes = filled(77u8, rows * ld);
+            let (mut scale, mut zero) = (filled(0.02, rows), filled(100, rows));
             let scales = if dynamic {
                 Scales::Rows { scale: &mut scale, zero: &mut zero, top: 127 }
             } else {
@@ -324,7 +328,7 @@ fn quantized(isa: Isa) -> Worst {
         for (x, special) in x.iter_mut().zip([1e30, -1e30, f32::NAN, f32::INFINITY, 0.0]) {
             *x = special;
         }
-        let mut bytes = vec![77; rows * ld];
+        let mut bytes = filled(77u8, rows * ld);
         let out = Bytes { out: &mut bytes, ld, scales: Scales::Tensor { scale: 0.03, zero: 120 } };
         with_pool(|pool| quantize_rows_f32(pool, isa, [rows, h], &x, x_ld, out));
         for row in 0..rows {
@@ -340,9 +344,9 @@ fn quantized_rows(isa: Isa) -> Worst {
     for h in LENGTHS {
         for offset in [-5.0, 0.0, 5.0] {
             let rows = 21;
-            let x: Vec<f32> = numbers(1, rows * h).iter().map(|x| x * 4.0 + offset).collect();
-            let mut bytes = vec![77; rows * h];
-            let (mut scale, mut zero) = (vec![0.0; rows], vec![0; rows]);
+            let x = shifted(1, rows * h, 4.0, offset);
+            let mut bytes = filled(77u8, rows * h);
+            let (mut scale, mut zero) = (filled(0.0, rows), filled(0, rows));
             let scales = Scales::Rows { scale: &mut scale, zero: &mut zero, top: 255 };
             let out = Bytes { out: &mut bytes, ld: h, scales };
             with_pool(|pool| quantize_rows_f32(pool, isa, [rows, h], &x, h, out));
@@ -392,8 +396,8 @@ fn quantize_rows_speed(isa: Isa) -> Timed {
 fn dequantized(isa: Isa) -> Worst {
     let mut worst = Worst::default();
     for n in LENGTHS.into_iter().chain([20_000]) {
-        let x: Vec<u8> = (0..n).map(|i| (i * 31 % 256) as u8).collect();
-        let mut out = vec![f32::NAN; n];
+        let x = guard((0..n).map(|i| (i * 31 % 256) as u8).collect::<Vec<_>>());
+        let mut out = filled(f32::NAN, n);
         with_pool(|pool| dequantize_f32(pool, isa, &x, 0.37, 99, &mut out));
         let wanted: Vec<f64> = x.iter().map(|&x| f64::from((f32::from(x) - 99.0) * 0.37)).collect();
         compare(&mut worst, &out, &wanted, |i| format!("{n} bytes, {i}"));
@@ -403,18 +407,19 @@ fn dequantized(isa: Isa) -> Worst {
 
 /// Three tables of `h` columns.
 struct Tables {
-    words: Vec<f32>,
-    types: Vec<f32>,
-    positions: Vec<f32>,
-    gamma: Vec<f32>,
-    beta: Vec<f32>,
-    indices: [Vec<u32>; 3],
+    words: Guarded<f32>,
+    types: Guarded<f32>,
+    positions: Guarded<f32>,
+    gamma: Guarded<f32>,
+    beta: Guarded<f32>,
+    indices: [Guarded<u32>; 3],
 }
 
 impl Tables {
     fn new(t: usize, h: usize) -> Self {
-        let indices = [101, 2, 50]
-            .map(|entries: usize| (0..t).map(|i| (i * 7919 % 1009 % entries) as u32).collect());
+        let indices = [101, 2, 50].map(|entries: usize| {
+            guard((0..t).map(|i| (i * 7919 % 1009 % entries) as u32).collect::<Vec<_>>())
+        });
         let table = |seed: u64, entries: usize| numbers(seed, entries * h);
         let (words, types, positions) = (table(1, 101), table(2, 2), table(3, 50));
         Self { words, types, positions, gamma: table(4, 1), beta: table(5, 1), indices }
@@ -439,7 +444,7 @@ fn embed(isa: Isa) -> Worst {
     for h in LENGTHS {
         let (t, out_ld) = (57, h + 3);
         let tables = Tables::new(t, h);
-        let mut out = vec![f32::NAN; t * out_ld];
+        let mut out = filled(f32::NAN, t * out_ld);
         let embed = tables.embed();
         with_pool(|pool| embed_norm_f32(pool, isa, &embed, &mut out, out_ld, None));
         for row in 0..t {

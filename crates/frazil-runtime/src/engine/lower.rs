@@ -21,7 +21,7 @@ use super::weights::{Linear, LinearI8, Matrix, Table, WHOLE_PANELS};
 use super::{PackedWeights, Ranges, memory};
 use crate::execution::run_node;
 use crate::plan::Plan;
-use crate::{Result, ops};
+use crate::{Error, Result, ops};
 
 /// Why a node is left to the plain kernels.
 type Reason = String;
@@ -46,11 +46,20 @@ pub(crate) fn lower(
         // An output is one reader more, so that nothing swallows it.
         uses.entry(port.value).or_default().push(port.value.node);
     }
+    let constant = || plan.steps.iter().filter(|step| step.constant).map(|step| step.node);
+    let mut constants = HashMap::new();
+    for id in constant() {
+        refuse_nan(&graph, id)?;
+        compute_constant(&graph, id, &mut constants)?;
+    }
+    // From here on only `constants` has them: a weight that is packed can be let go.
+    let graph = without_constants(graph);
     let mut lowering = Lowering {
         facts,
         uses,
         symbols: known_symbols(&graph, &needed),
-        constants: HashMap::new(),
+        constants,
+        lowered: HashMap::new(),
         places: HashMap::new(),
         done: HashSet::new(),
         extents: BTreeMap::new(),
@@ -78,15 +87,13 @@ pub(crate) fn lower(
         },
         graph: &graph,
     };
-    for step in plan.steps.iter().filter(|step| step.constant) {
-        refuse_nan(&graph, step.node)?;
-        lowering.constant_node(step.node)?;
-    }
+    constant().for_each(|id| lowering.let_go(id));
     let groups = lowering.groups(&plan);
     for step in plan.steps.iter().filter(|step| !step.constant) {
         if !lowering.done.contains(&step.node) {
             lowering.node(step.node, &groups)?;
         }
+        lowering.let_go(step.node);
     }
     for port in &graph.outputs {
         let place = lowering.place(port.value);
@@ -97,7 +104,7 @@ pub(crate) fn lower(
     program.absorbed = absorbed;
     memory::drop_unread(&mut program);
     memory::assign_blocks(&mut program);
-    program.graph = without_constants(graph);
+    program.graph = graph;
     Ok(program)
 }
 
@@ -107,7 +114,10 @@ struct Lowering<'g> {
     /// The nodes that read a value, once for each time.
     uses: HashMap<Value, Vec<NodeId>>,
     symbols: HashSet<Symbol>,
+    /// Values that depend on no input, until the last of their readers is lowered.
     constants: HashMap<Value, Tensor>,
+    /// How many readers of a constant are.
+    lowered: HashMap<Value, usize>,
     places: HashMap<Value, Place>,
     /// Nodes that another node's step computes.
     done: HashSet<NodeId>,
@@ -129,18 +139,34 @@ struct Lowering<'g> {
 /// Linear layers over the same rows that one product computes, by their first node.
 type Groups = HashMap<NodeId, Vec<NodeId>>;
 
+/// The value of a node that depends on constants only, unless they are kept elsewhere.
+fn compute_constant(
+    graph: &Graph,
+    id: NodeId,
+    constants: &mut HashMap<Value, Tensor>,
+) -> Result<()> {
+    let node = graph.node(id);
+    let elsewhere = |value: &Value| !constants.contains_key(value);
+    if matches!(node.op, Op::Variable(_)) || node.inputs.iter().any(elsewhere) {
+        return Ok(());
+    }
+    let outputs = run_node(graph, id, constants)?;
+    for (port, tensor) in outputs.into_iter().enumerate() {
+        constants.insert(Value { node: id, port: port as u32 }, tensor);
+    }
+    Ok(())
+}
+
 impl Lowering<'_> {
-    fn constant_node(&mut self, id: NodeId) -> Result<()> {
-        let node = self.graph.node(id);
-        let elsewhere = |value: &Value| !self.constants.contains_key(value);
-        if matches!(node.op, Op::Variable(_)) || node.inputs.iter().any(elsewhere) {
-            return Ok(());
+    /// Drops the constants that this node was the last one to read.
+    fn let_go(&mut self, id: NodeId) {
+        for input in &self.graph.node(id).inputs {
+            let lowered = self.lowered.entry(*input).or_default();
+            *lowered += 1;
+            if self.uses.get(input).is_none_or(|readers| *lowered >= readers.len()) {
+                self.constants.remove(input);
+            }
         }
-        let outputs = run_node(self.graph, id, &self.constants)?;
-        for (port, tensor) in outputs.into_iter().enumerate() {
-            self.constants.insert(Value { node: id, port: port as u32 }, tensor);
-        }
-        Ok(())
     }
 
     /// Constants that only products read, and that live in packed weights from now on.
@@ -292,7 +318,7 @@ impl Lowering<'_> {
         if let (Some(range), Place::View(view)) = (range, &x)
             && view.column == 0
         {
-            let linear = LinearI8::new(self.isa, parts)?;
+            let linear = LinearI8::new(self.isa, parts, self.before)?;
             self.program.linears_i8.push(linear);
             let alone = self.only_reader(node.inputs[0]) == Some(id);
             let x = self.quantized(id, view, range, alone);
@@ -304,6 +330,8 @@ impl Lowering<'_> {
             let linear = self.program.linears.len() - 1;
             self.step(id, Work::Linear { x, linear, activation, residual, out });
         }
+        // What was packed is not read again.
+        parts.iter().filter_map(|part| part.weight.as_ref()).for_each(Tensor::release);
         Ok(())
     }
 
@@ -344,6 +372,15 @@ impl Lowering<'_> {
             Ok(true) => return Ok(()),
             Ok(false) => {}
             Err(reason) => self.program.slow.push((node.name.clone(), reason)),
+        }
+        // A weight that is packed only has no value for a plain kernel.
+        let packed = |&&value: &&Value| matches!(graph.op(self.behind(value)), Op::Variable(_));
+        if let Some(&value) = node.inputs.iter().find(packed) {
+            let why = self.program.slow.last().filter(|(name, _)| *name == node.name);
+            let why = why.map_or_else(String::new, |(_, why)| format!(": {why}"));
+            let reason = format!("`{}` is in packed weights only{why}", graph.value_name(value));
+            let (name, op) = (node.name.clone(), node.op.to_string());
+            return Err(Error::Operands { name, op, reason });
         }
         let inputs = node.inputs.iter().map(|&input| self.place(input)).collect();
         let first = self.program.tensors;

@@ -27,6 +27,7 @@ use frazil_kernels::par::Pool;
 
 use crate::{Error, Inputs, Result, Run};
 use program::Program;
+use weights::{Linear, LinearI8};
 pub use worker::{OutputRows, Outputs, StepTime, Worker};
 
 /// How an engine is made.
@@ -55,6 +56,19 @@ pub struct Packed {
     pub file: Bytes,
     /// Where they lie in it.
     pub range: Range<usize>,
+    /// What a step of one stands for in each column, if they are bytes.
+    pub scales: Option<Vec<f32>>,
+}
+
+/// The packed weights of one product, to be stored.
+#[derive(Clone, Copy, Debug)]
+pub struct PackedPart<'a> {
+    /// The node of the product.
+    pub node: &'a str,
+    /// The weights.
+    pub bytes: &'a [u8],
+    /// What a step of one stands for in each column, if they are bytes; none for float32.
+    pub scales: Option<&'a [f32]>,
 }
 
 /// The smallest and the largest number that the product of a node was seen to read.
@@ -77,6 +91,12 @@ pub struct Engine {
 impl Engine {
     /// Prepares a graph whose weights are constants.
     pub fn new(graph: &Graph, options: &EngineOptions) -> Result<Self> {
+        Self::from_graph(graph.clone(), options)
+    }
+
+    /// The same, out of a graph that nobody needs any more: each weight is let go when it is packed,
+    /// so that the model never sits in memory twice.
+    pub fn from_graph(graph: Graph, options: &EngineOptions) -> Result<Self> {
         if let Some(isa) = options.isa.filter(|isa| !isa.is_available()) {
             return Err(Error::NoIsa { isa: isa.name() });
         }
@@ -85,7 +105,7 @@ impl Engine {
 
     /// The same, also for instructions that this machine lacks: not to run, but to have its weights
     /// packed.
-    pub fn prepare(graph: &Graph, options: &EngineOptions) -> Result<Self> {
+    pub fn prepare(mut graph: Graph, options: &EngineOptions) -> Result<Self> {
         graph.check()?;
         let isa = match options.isa {
             Some(isa) => isa,
@@ -95,7 +115,6 @@ impl Engine {
             Some(threads) => threads.max(1),
             None => default_threads()?,
         };
-        let mut graph = graph.clone();
         raise(&mut graph, options.packed)?;
         let program =
             Arc::new(lower::lower(graph, isa, options.int8.as_ref(), options.weights.as_ref())?);
@@ -145,12 +164,15 @@ impl Engine {
         &self.program.graph
     }
 
-    /// The packed weights of every product in float32, by its node.
-    pub fn packed_weights(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        self.program.linears.iter().flat_map(|linear| {
-            let all: &[u8] = bytemuck::cast_slice(linear.packed());
-            linear.parts.iter().map(move |(name, range)| (name.as_str(), &all[range.clone()]))
-        })
+    /// The packed weights of every product.
+    pub fn packed_weights(&self) -> impl Iterator<Item = PackedPart<'_>> {
+        let numbers = self.program.linears.iter().flat_map(Linear::stored);
+        numbers.chain(self.program.linears_i8.iter().flat_map(LinearI8::stored))
+    }
+
+    /// Whether any product is computed in bytes.
+    pub fn is_int8(&self) -> bool {
+        !self.program.linears_i8.is_empty()
     }
 
     /// Constants of the graph that live in packed weights only.

@@ -18,7 +18,11 @@ pub(super) fn refuse_nan(graph: &Graph, id: NodeId) -> Result<()> {
     // In pieces without an exit on the way, which the compiler turns into vectors.
     let any = |piece: &[f32]| piece.iter().fold(false, |found, x| found | x.is_nan());
     match values.chunks(4096).position(any) {
-        None => Ok(()),
+        None => {
+            // It is read again when it is packed, one weight at a time.
+            node.op.as_const().into_iter().for_each(Tensor::release);
+            Ok(())
+        }
         Some(piece) => {
             let at = values[piece * 4096..].iter().position(|x| x.is_nan()).unwrap_or(0);
             Err(Error::NotANumber { name: node.name.clone(), at: piece * 4096 + at })

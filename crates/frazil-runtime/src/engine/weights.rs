@@ -9,7 +9,7 @@ use frazil_kernels::gemm::{ALIGN, Orientation, f32 as gemm, i8 as gemm_i8};
 use frazil_tensor::{DType, Tensor};
 
 use super::block::Block;
-use super::{Packed, PackedWeights};
+use super::{Packed, PackedPart, PackedWeights};
 use crate::ops;
 
 /// The weights of one product, or of several that read the same rows: panels are self-contained, so
@@ -21,7 +21,7 @@ pub(crate) struct Linear {
     /// `[n]`, zeros where a product has none.
     pub bias: Vec<f32>,
     /// The nodes, and the bytes of each one's weights.
-    pub parts: Vec<(String, Range<usize>)>,
+    parts: Vec<(String, Range<usize>)>,
 }
 
 /// The same in bytes: symmetric, with a scale for each column.
@@ -33,6 +33,8 @@ pub(crate) struct LinearI8 {
     pub scales: Vec<f32>,
     /// `[n]`, zeros where a product has none.
     pub bias: Vec<f32>,
+    /// The nodes, the bytes of each one's weights, and its columns.
+    parts: Vec<(String, Range<usize>, Range<usize>)>,
 }
 
 /// Matrices stand side by side if their columns are a multiple of this: no panel of any
@@ -127,6 +129,25 @@ fn biases(parts: &[Matrix]) -> Result<Vec<f32>, String> {
     Ok(all)
 }
 
+/// Where each matrix lies in what is packed, by the bytes that one of so many columns takes.
+fn ranges(parts: &[Matrix], bytes: impl Fn(usize) -> usize) -> Vec<Range<usize>> {
+    let mut end = 0;
+    let mut range = |part: &Matrix| {
+        let begin = end;
+        end += bytes(part.n);
+        begin..end
+    };
+    parts.iter().map(&mut range).collect()
+}
+
+/// What was packed before of all these matrices; none unless there is something of each.
+fn packed_before<'a>(
+    parts: &[Matrix],
+    before: Option<&'a PackedWeights>,
+) -> Option<Vec<&'a Packed>> {
+    parts.iter().map(|part| before?.get(&part.node)).collect()
+}
+
 /// `k` and all columns of matrices that stand side by side.
 fn extents(parts: &[Matrix]) -> Result<(usize, usize), String> {
     let k = parts.first().map_or(0, |part| part.k);
@@ -141,29 +162,35 @@ impl Linear {
     /// Packs matrices side by side, or takes what was packed before; the reason if that cannot be.
     pub fn new(isa: Isa, parts: &[Matrix], before: Option<&PackedWeights>) -> Result<Self, String> {
         let (k, n) = extents(parts)?;
-        let mut end = 0;
-        let mut range = |part: &Matrix| {
-            let begin = end;
-            end += 4 * gemm::packed_len(isa, k, part.n);
-            (part.node.clone(), begin..end)
-        };
-        let ranges: Vec<(String, Range<usize>)> = parts.iter().map(&mut range).collect();
-        let found = before.and_then(|before| {
-            parts.iter().map(|part| before.get(&part.node)).collect::<Option<Vec<_>>>()
-        });
-        let packed = match found {
+        let ranges = ranges(parts, |n| 4 * gemm::packed_len(isa, k, n));
+        let end = ranges.last().map_or(0, |last| last.end);
+        let packed = match packed_before(parts, before) {
+            Some(found) if found.iter().any(|part| part.scales.is_some()) => {
+                return Err("the weights were packed as bytes".into());
+            }
             Some(found) => Memory::before(&found, end)?,
             None => {
                 let weights = parts.iter().map(Matrix::weight).collect::<Result<Vec<_>, _>>()?;
                 Memory::made(end, |block| {
-                    for ((part, weight), (_, range)) in parts.iter().zip(&weights).zip(&ranges) {
+                    for ((part, weight), range) in parts.iter().zip(&weights).zip(&ranges) {
                         let to = &mut block.f32_mut()[range.start / 4..range.end / 4];
                         gemm::pack(isa, weight, part.orientation(), k, part.n, to);
                     }
                 })?
             }
         };
-        Ok(Self { k, n, packed, bias: biases(parts)?, parts: ranges })
+        let parts_of = |(part, range): (&Matrix, Range<usize>)| (part.node.clone(), range);
+        let named = parts.iter().zip(ranges).map(parts_of).collect();
+        Ok(Self { k, n, packed, bias: biases(parts)?, parts: named })
+    }
+
+    /// What a file of packed weights has of it.
+    pub fn stored(&self) -> impl Iterator<Item = PackedPart<'_>> {
+        self.parts.iter().map(|(node, range)| PackedPart {
+            node,
+            bytes: &self.packed.bytes()[range.clone()],
+            scales: None,
+        })
     }
 
     /// The weights as the product wants them.
@@ -173,9 +200,24 @@ impl Linear {
 }
 
 impl LinearI8 {
-    /// Rounds matrices side by side to bytes; the reason if that cannot be.
-    pub fn new(isa: Isa, parts: &[Matrix]) -> Result<Self, String> {
+    /// Rounds matrices side by side to bytes, or takes what was packed before; the reason if that
+    /// cannot be.
+    pub fn new(isa: Isa, parts: &[Matrix], before: Option<&PackedWeights>) -> Result<Self, String> {
         let (k, n) = extents(parts)?;
+        let bytes = ranges(parts, |n| gemm_i8::packed_len(isa, k, n));
+        let end = bytes.last().map_or(0, |last| last.end);
+        let named = parts.iter().zip(bytes.clone()).zip(ranges(parts, |n| n));
+        let named = named.map(|((part, bytes), columns)| (part.node.clone(), bytes, columns));
+        let named = named.collect();
+        if let Some(found) = packed_before(parts, before) {
+            let mut scales = Vec::with_capacity(n);
+            for (found, part) in found.iter().zip(parts) {
+                let of_part = found.scales.as_ref().filter(|scales| scales.len() == part.n);
+                scales.extend_from_slice(of_part.ok_or("the weights were not packed as bytes")?);
+            }
+            let packed = Memory::before(&found, end)?;
+            return Ok(Self { k, n, packed, scales, bias: biases(parts)?, parts: named });
+        }
         let mut scales = Vec::with_capacity(n);
         let mut rounded = Vec::with_capacity(parts.len());
         for part in parts {
@@ -190,17 +232,22 @@ impl LinearI8 {
             let round = |(at, x): (usize, &f32)| (x / scale(at)).round() as i8;
             rounded.push(weight.iter().enumerate().map(round).collect::<Vec<i8>>());
         }
-        let lens: Vec<usize> =
-            parts.iter().map(|part| gemm_i8::packed_len(isa, k, part.n)).collect();
-        let packed = Memory::made(lens.iter().sum(), |block| {
-            let mut to = block.u8_mut();
-            for ((part, rounded), &len) in parts.iter().zip(&rounded).zip(&lens) {
-                let (here, rest) = to.split_at_mut(len);
-                gemm_i8::pack(isa, rounded, part.orientation(), k, part.n, here);
-                to = rest;
+        let packed = Memory::made(end, |block| {
+            for ((part, rounded), range) in parts.iter().zip(&rounded).zip(bytes) {
+                let to = &mut block.u8_mut()[range];
+                gemm_i8::pack(isa, rounded, part.orientation(), k, part.n, to);
             }
         })?;
-        Ok(Self { k, n, packed, scales, bias: biases(parts)? })
+        Ok(Self { k, n, packed, scales, bias: biases(parts)?, parts: named })
+    }
+
+    /// What a file of packed weights has of it.
+    pub fn stored(&self) -> impl Iterator<Item = PackedPart<'_>> {
+        self.parts.iter().map(|(node, bytes, columns)| PackedPart {
+            node,
+            bytes: &self.packed.bytes()[bytes.clone()],
+            scales: Some(&self.scales[columns.clone()]),
+        })
     }
 
     /// The weights as the product wants them.

@@ -194,7 +194,7 @@ impl Worker {
     ) -> Result<Fed<'a>> {
         self.tensors.fill(None);
         let feed = Fed::new(&program.graph, inputs)?;
-        self.measure(program, &feed);
+        self.measure(program, &feed)?;
         for step in &program.steps {
             let context = Context { program, feed: &feed, node: step.node };
             before(self, context, step)?;
@@ -240,7 +240,7 @@ impl Worker {
     }
 
     /// What the symbols of the inputs stand for in this batch.
-    fn measure(&mut self, program: &Program, feed: &Fed<'_>) {
+    fn measure(&mut self, program: &Program, feed: &Fed<'_>) -> Result<()> {
         for port in &program.graph.inputs {
             if let (Op::Input(input) | Op::InputWithDefault(input), Some(tensor)) =
                 (program.graph.op(port.value), feed.get(port))
@@ -248,11 +248,17 @@ impl Worker {
                 let dims = input.dims.iter().flatten().zip(tensor.shape().iter());
                 for (symbol, &size) in dims.filter_map(|(dim, size)| Some((dim.as_symbol()?, size)))
                 {
+                    if size == 0 {
+                        let (name, found) = (port.name.clone(), tensor.shape().clone());
+                        let extent = symbol.to_string();
+                        return Err(Error::EmptyInput { name, found, extent });
+                    }
                     self.sizes.insert(symbol.clone(), size as i64);
                 }
             }
         }
         self.evaluate(program);
+        Ok(())
     }
 
     /// The extents by the sizes that are known by now.

@@ -131,17 +131,18 @@ fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
     ];
     let mut table = Table::new(&heads);
     for m in &report.variants {
+        let speed = &m.speed;
         table.row([
             m.name.clone(),
-            m.isa.clone(),
-            m.threads.to_string(),
-            format!("{:.2}", m.median_ms),
-            format!("{:.2}", m.p90_ms),
-            format!("{:.2}", m.min_ms),
-            format!("{:.1}", m.sequences_per_s),
-            format!("{:.0}", m.tokens_per_s),
-            format!("{:.1}", m.gflops),
-            format!("{:.0}%", m.percent_of_peak),
+            speed.isa.clone(),
+            speed.threads.to_string(),
+            format!("{:.2}", speed.median_ms),
+            format!("{:.2}", speed.p90_ms),
+            format!("{:.2}", speed.min_ms),
+            format!("{:.1}", speed.sequences_per_s),
+            format!("{:.0}", speed.tokens_per_s),
+            format!("{:.1}", speed.gflops),
+            format!("{:.0}%", speed.percent_of_peak),
             format!("{:.2}x", m.speedup),
         ]);
     }
@@ -149,7 +150,8 @@ fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
     for m in &report.variants {
         print_details(m, out)?;
     }
-    writeln!(out, "at most {:.0} MB resident", report.peak_rss_mb)?;
+    let (resident, most) = (report.resident_mb, report.peak_rss_mb);
+    writeln!(out, "{resident:.0} MB resident, {most:.0} MB at most while it was prepared")?;
     Ok(())
 }
 

@@ -1,7 +1,8 @@
 //! `compile`: a model with its weights packed, in one file that is mapped, not read.
 //!
 //! The file holds the graph without its weights, the weights that are looked up or added where they
-//! lie, and the packed ones for one or several instruction sets. Opening it plans the graph again
+//! lie, and the packed ones for one or several instruction sets; of an int8 model also what its
+//! products were seen to read, and the scales of its weights. Opening it plans the graph again
 //! (milliseconds), so that the file depends on nothing but the layout of packed weights, which the
 //! version in its header stands for.
 //!
@@ -18,19 +19,23 @@ use frazil_convert::tf as convert_tf;
 use frazil_graph::op::{Input, Variable};
 use frazil_graph::{Dim, Graph, Op, Port, Symbol};
 use frazil_kernels::Isa;
-use frazil_runtime::{Engine, EngineOptions, Packed, PackedWeights};
+use frazil_runtime::{Engine, EngineOptions, Packed, PackedWeights, Ranges};
 use frazil_tensor::file::{self, AtomicFile};
+use frazil_tensor::npy::Npz;
 use frazil_tensor::{DType, Tensor};
 use frazil_tf::graph_def;
 use serde::{Deserialize, Serialize};
 
-use crate::source::{GraphOptions, open_graph};
+use super::bench::{Model, calibrate};
+use super::role;
+use super::run::batches;
+use crate::source::open_graph;
 use crate::{Error, Result};
 
 /// How such a file begins.
 pub const MAGIC: [u8; 8] = *b"FRAZIL\x00\x01";
 /// The layout of packed weights; another one is another file.
-const LAYOUT: u32 = 2;
+const LAYOUT: u32 = 3;
 /// Blocks begin at cache lines.
 const ALIGN: usize = 64;
 /// Larger constants are blocks of their own.
@@ -39,10 +44,19 @@ const SMALL: usize = 1024;
 /// How a model is compiled.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// How the model is opened and cut.
-    pub graph: GraphOptions,
     /// For which instructions; the best ones of this machine if empty.
     pub isas: Vec<Isa>,
+    /// Whether linear layers are computed in bytes, and by which inputs they are calibrated.
+    pub int8: Option<Calibration>,
+}
+
+/// What an int8 model is calibrated on: what its products read there is the range of their bytes.
+#[derive(Clone, Debug)]
+pub enum Calibration {
+    /// Made-up sequences of words of the vocabulary.
+    MadeUp,
+    /// The arrays of an `.npz` file, fed as `frazil run` feeds them.
+    Inputs(PathBuf),
 }
 
 /// What was written.
@@ -58,6 +72,8 @@ pub struct Report {
     pub isas: Vec<String>,
     /// Products whose weights are packed.
     pub products: usize,
+    /// Those of them that are computed in bytes.
+    pub int8_products: usize,
     /// Seconds.
     pub seconds: f64,
     /// Choices that were made.
@@ -76,6 +92,16 @@ struct Header {
     outputs: Vec<OutputEntry>,
     constants: Vec<ConstantEntry>,
     packed: Vec<PackedEntry>,
+    /// What the products of an int8 model read.
+    int8: Vec<RangeEntry>,
+}
+
+/// The bits of two numbers: JSON would round them.
+#[derive(Serialize, Deserialize)]
+struct RangeEntry {
+    node: String,
+    low: u32,
+    high: u32,
 }
 
 /// A part of the file.
@@ -114,13 +140,22 @@ struct PackedEntry {
     isa: String,
     node: String,
     block: Block,
+    /// Of weights that are bytes: a float32 for each column.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scales: Option<Block>,
 }
 
 /// Compiles `model` to the file `out`.
-pub fn compile(model: &Path, out: &Path, options: &Options) -> Result<Report> {
+pub fn compile(model: &Model, out: &Path, options: &Options) -> Result<Report> {
     let start = Instant::now();
-    let opened = open_graph(model, &options.graph)?;
-    let graph = opened.graph;
+    let (graph, notes) = match model {
+        Model::File(path, options) => {
+            let opened = open_graph(path, options)?;
+            (opened.graph, opened.notes)
+        }
+        Model::Random(size, head) => (super::bench::random_model(size, *head)?, Vec::new()),
+    };
+    let int8 = options.int8.as_ref().map(|how| ranges(&graph, how)).transpose()?;
     let isas = match options.isas.as_slice() {
         [] => vec![Isa::detect()],
         isas => isas.to_vec(),
@@ -128,8 +163,9 @@ pub fn compile(model: &Path, out: &Path, options: &Options) -> Result<Report> {
     let mut engines = Vec::new();
     for &isa in &isas {
         let threads = Some(1);
-        let options = EngineOptions { isa: Some(isa), threads, ..EngineOptions::default() };
-        engines.push((isa, Engine::prepare(&graph, &options)?));
+        let int8 = int8.clone();
+        let options = EngineOptions { isa: Some(isa), threads, int8, ..EngineOptions::default() };
+        engines.push((isa, Engine::prepare(graph.clone(), &options)?));
     }
     let absorbed: Vec<String> =
         engines.first().map(|(_, engine)| engine.absorbed().to_vec()).unwrap_or_default();
@@ -148,6 +184,7 @@ pub fn compile(model: &Path, out: &Path, options: &Options) -> Result<Report> {
         outputs: outputs(&graph),
         constants: Vec::new(),
         packed: Vec::new(),
+        int8: entries(int8.unwrap_or_default()),
     };
     for (node, tensor) in &constants {
         header.constants.push(ConstantEntry {
@@ -158,33 +195,78 @@ pub fn compile(model: &Path, out: &Path, options: &Options) -> Result<Report> {
         });
     }
     for (isa, engine) in &engines {
-        for (node, bytes) in engine.packed_weights() {
-            let block = layout.add(bytes.len());
-            header.packed.push(PackedEntry { isa: isa.name().into(), node: node.into(), block });
+        for part in engine.packed_weights() {
+            let block = layout.add(part.bytes.len());
+            let (isa, node) = (isa.name().into(), part.node.into());
+            header.packed.push(PackedEntry { isa, node, block, scales: None });
         }
     }
-    let products = engines.first().map_or(0, |(_, engine)| engine.packed_weights().count());
+    // Behind all weights: those of several products that one reads must follow each other.
+    let packed = || engines.iter().flat_map(|(_, engine)| engine.packed_weights());
+    for (entry, part) in header.packed.iter_mut().zip(packed()) {
+        entry.scales = part.scales.map(|scales| layout.add(size_of_val(scales)));
+    }
+    let parts = || engines.iter().take(1).flat_map(|(_, engine)| engine.packed_weights());
+    let (products, int8_products) =
+        (parts().count(), parts().filter(|part| part.scales.is_some()).count());
     let length = write(out, header, &layout, |blocks| {
         blocks.write(&definition)?;
         for (_, tensor) in &constants {
             blocks.write(tensor.bytes()?)?;
         }
-        for (_, engine) in &engines {
-            for (_, bytes) in engine.packed_weights() {
-                blocks.write(bytes)?;
-            }
+        packed().try_for_each(|part| blocks.write(part.bytes))?;
+        let scales = packed().filter_map(|part| part.scales);
+        for scales in scales {
+            let bytes: Vec<u8> = scales.iter().flat_map(|scale| scale.to_le_bytes()).collect();
+            blocks.write(&bytes)?;
         }
         Ok(())
     })?;
     Ok(Report {
-        model: model.to_path_buf(),
+        model: match model {
+            Model::File(path, _) => path.clone(),
+            Model::Random(size, _) => size.into(),
+        },
         out: out.to_path_buf(),
         bytes: length,
         isas: isas.iter().map(|isa| isa.name().to_owned()).collect(),
         products,
+        int8_products,
         seconds: start.elapsed().as_secs_f64(),
-        notes: opened.notes,
+        notes,
     })
+}
+
+/// What the products of a graph read.
+fn ranges(graph: &Graph, how: &Calibration) -> Result<Ranges> {
+    let roles = role::roles(graph)?;
+    match how {
+        // Of many lengths, as far as the model has positions.
+        Calibration::MadeUp => calibrate(graph, &roles, &[128, 17, 64, 96, 33, 128, 8, 50]),
+        Calibration::Inputs(path) => {
+            let given = Npz::open(path)?;
+            let (fed, _) = role::assign(&roles, &given, &Default::default())?;
+            let engine = Engine::new(graph, &EngineOptions::default())?;
+            let mut ranges = Ranges::default();
+            for batch in batches(graph, &fed)? {
+                engine
+                    .observe(&batch, &mut ranges)
+                    .map_err(|error| role::with_unused(error, &given, &fed))?;
+            }
+            Ok(ranges)
+        }
+    }
+}
+
+/// The same ranges make the same file.
+fn entries(ranges: Ranges) -> Vec<RangeEntry> {
+    let entry = |(node, (low, high)): (String, (f32, f32))| {
+        let (low, high) = (low.to_bits(), high.to_bits());
+        RangeEntry { node, low, high }
+    };
+    let mut entries: Vec<RangeEntry> = ranges.into_iter().map(entry).collect();
+    entries.sort_by(|a, b| a.node.cmp(&b.node));
+    entries
 }
 
 /// Where blocks lie, behind the header.
@@ -313,6 +395,7 @@ pub struct Compiled {
     /// The graph, with variables where weights are packed.
     pub graph: Graph,
     weights: HashMap<Isa, PackedWeights>,
+    int8: Option<Ranges>,
     path: PathBuf,
 }
 
@@ -386,10 +469,35 @@ impl Compiled {
             block(entry.block)?; // within the file
             let begin = entry.block.offset as usize;
             let range = begin..begin + entry.block.length as usize;
-            let packed = Packed { file: body.clone(), range };
+            let scales = match entry.scales {
+                Some(scales) => {
+                    let bytes = block(scales)?;
+                    let number = |bytes: &[u8; 4]| f32::from_le_bytes(*bytes);
+                    let (numbers, rest) = bytes.as_chunks::<4>();
+                    if !rest.is_empty() {
+                        return Err(damaged());
+                    }
+                    Some(numbers.iter().map(number).collect())
+                }
+                None => None,
+            };
+            let packed = Packed { file: body.clone(), range, scales };
             weights.entry(isa).or_default().insert(entry.node, packed);
         }
-        Ok(Self { graph, weights, path: path.to_path_buf() })
+        let range = |entry: RangeEntry| {
+            (entry.node, (f32::from_bits(entry.low), f32::from_bits(entry.high)))
+        };
+        let int8: Ranges = header.int8.into_iter().map(range).collect();
+        if int8.values().any(|(low, high)| !low.is_finite() || !high.is_finite()) {
+            return Err(damaged());
+        }
+        let int8 = Some(int8).filter(|int8| !int8.is_empty());
+        Ok(Self { graph, weights, int8, path: path.to_path_buf() })
+    }
+
+    /// Whether its linear layers are computed in bytes.
+    pub fn is_int8(&self) -> bool {
+        self.int8.is_some()
     }
 
     /// The engine for this machine; refuses if the file has no weights for any of its instructions.
@@ -415,7 +523,8 @@ impl Compiled {
             });
         };
         let weights = self.weights.get(&isa).cloned();
-        let options = EngineOptions { isa: Some(isa), weights, ..options.clone() };
+        let int8 = self.int8.clone();
+        let options = EngineOptions { isa: Some(isa), weights, int8, ..options.clone() };
         Ok(Engine::new(&self.graph, &options)?)
     }
 }

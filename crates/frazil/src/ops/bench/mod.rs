@@ -82,9 +82,15 @@ pub struct Report {
     pub iterations: usize,
     /// What the machine can do.
     pub peaks: Vec<Peaks>,
+    /// The first variant once more, so that a program that measures one finds it here.
+    #[serde(flatten)]
+    pub first: Speed,
     /// Each variant, in the order in which they were given.
     pub variants: Vec<Measured>,
-    /// Largest resident memory of the process, in MB.
+    /// Resident memory of the process between two rounds, in MB: the packed weights and the memory
+    /// of the runs.
+    pub resident_mb: f64,
+    /// Largest resident memory of the process, in MB, with all that it took to prepare.
     pub peak_rss_mb: f64,
 }
 
@@ -108,6 +114,25 @@ pub struct Peaks {
 pub struct Measured {
     /// What it is called.
     pub name: String,
+    /// Whether linear layers are computed in bytes.
+    pub int8: bool,
+    /// How fast it is.
+    #[serde(flatten)]
+    pub speed: Speed,
+    /// How many times as fast as the first variant, by the median of the rounds' ratios.
+    pub speedup: f64,
+    /// Seconds to prepare the model.
+    pub prepare_seconds: f64,
+    /// Nodes that run by plain kernels, and why.
+    pub slow: Vec<String>,
+    /// Time by kind of step, if asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub profile: Vec<StepSum>,
+}
+
+/// How fast something ran.
+#[derive(Clone, Debug, Serialize)]
+pub struct Speed {
     /// The instructions.
     pub isa: String,
     /// Threads.
@@ -126,15 +151,6 @@ pub struct Measured {
     pub gflops: f64,
     /// The same as a part of what the machine can do.
     pub percent_of_peak: f64,
-    /// How many times as fast as the first variant, by the median of the rounds' ratios.
-    pub speedup: f64,
-    /// Seconds to prepare the model.
-    pub prepare_seconds: f64,
-    /// Nodes that run by plain kernels, and why.
-    pub slow: Vec<String>,
-    /// Time by kind of step, if asked for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub profile: Vec<StepSum>,
 }
 
 /// What the steps of one kind took together.
@@ -170,19 +186,29 @@ pub fn bench(model: &Model, options: &Options) -> Result<Report> {
         .chunks(options.batch)
         .map(|lengths| batch(&roles, lengths))
         .collect::<Result<_>>()?;
-    let ranges = match options.variants.iter().any(|variant| variant.int8) {
-        true => calibrate(source.graph(), &roles, &lengths)?,
-        false => Ranges::default(),
+    let ranges = match &source {
+        Source::Graph(graph) if options.variants.iter().any(|variant| variant.int8) => {
+            calibrate(graph, &roles, &lengths)?
+        }
+        _ => Ranges::default(),
     };
     let mut engines = Vec::new();
-    for variant in &options.variants {
+    let mut source = Some(source);
+    for (i, variant) in options.variants.iter().enumerate() {
         let start = Instant::now();
         let (isa, threads, packed) = (variant.isa, variant.threads, !variant.padded);
         let int8 = variant.int8.then(|| ranges.clone());
-        let engine = source.engine(&EngineOptions { isa, threads, packed, int8, weights: None })?;
+        let how = EngineOptions { isa, threads, packed, int8, weights: None };
+        let last = i + 1 == options.variants.len();
+        let engine = match (last.then(|| source.take()).flatten(), &source) {
+            // Nobody needs it any more: each weight is let go when it is packed.
+            (Some(Source::Graph(graph)), _) => Engine::from_graph(graph, &how)?,
+            (Some(source), _) => source.engine(&how)?,
+            (None, Some(source)) => source.engine(&how)?,
+            (None, None) => break,
+        };
         engines.push((engine, start.elapsed().as_secs_f64()));
     }
-    drop(source);
     let mut times: Vec<Vec<f64>> = vec![Vec::new(); engines.len()];
     let mut profiles: Vec<Vec<StepSum>> = vec![Vec::new(); engines.len()];
     let mut operations = vec![0.0; engines.len()];
@@ -213,7 +239,7 @@ pub fn bench(model: &Model, options: &Options) -> Result<Report> {
         }
     }
     // Before the peaks are measured, which takes memory of its own.
-    let peak_rss_mb = peak_rss_mb();
+    let (resident_mb, peak_rss_mb) = (status_mb("VmRSS:"), status_mb("VmHWM:"));
     let tokens: usize = lengths.iter().sum();
     let mut peaks: Vec<Peaks> = Vec::new();
     let mut measured = Vec::new();
@@ -228,9 +254,8 @@ pub fn bench(model: &Model, options: &Options) -> Result<Report> {
         let speedup = quantile(ratios.collect(), 0.5);
         let median = quantile(times[i].clone(), 0.5);
         let gflops = operations[i] / median / 1e9;
-        let limit = if options.variants[i].int8 { peak.int8_gops } else { peak.f32_gflops };
-        measured.push(Measured {
-            name: options.variants[i].name.clone(),
+        let limit = if engine.is_int8() { peak.int8_gops } else { peak.f32_gflops };
+        let speed = Speed {
             isa: isa.name().into(),
             threads,
             median_ms: median * 1e3,
@@ -240,19 +265,32 @@ pub fn bench(model: &Model, options: &Options) -> Result<Report> {
             tokens_per_s: tokens as f64 / median,
             gflops,
             percent_of_peak: 100.0 * gflops / limit,
+        };
+        measured.push(Measured {
+            name: options.variants[i].name.clone(),
+            int8: engine.is_int8(),
+            speed,
             speedup,
             prepare_seconds: *prepare_seconds,
             slow: engine.slow().iter().map(|(node, why)| format!("`{node}`: {why}")).collect(),
             profile: if options.profile { std::mem::take(&mut profiles[i]) } else { Vec::new() },
         });
     }
+    let Some(first) = measured.first().map(|first| first.speed.clone()) else {
+        return Err(Error::Usage {
+            what: "there is no variant to measure".into(),
+            hint: "name one, such as `packed`".into(),
+        });
+    };
     Ok(Report {
         model: name,
         sequences: lengths.len(),
         tokens,
         iterations: times[0].len(),
         peaks,
+        first,
         variants: measured,
+        resident_mb,
         peak_rss_mb,
     })
 }
@@ -284,10 +322,12 @@ impl Source {
     fn engine(&self, options: &EngineOptions) -> Result<Engine> {
         match self {
             Source::Graph(graph) => Ok(Engine::new(graph, options)?),
-            Source::Compiled(_) if options.int8.is_some() => Err(Error::Usage {
-                what: "the compiled model has its weights as float32 only".into(),
-                hint: "measure int8 on the model that it was compiled from".into(),
-            }),
+            Source::Compiled(compiled) if options.int8.is_some() && !compiled.is_int8() => {
+                Err(Error::Usage {
+                    what: "the compiled model has its weights as float32 only".into(),
+                    hint: "compile it with `--int8`".into(),
+                })
+            }
             Source::Compiled(compiled) => compiled.engine(options),
         }
     }
@@ -396,10 +436,10 @@ fn quantile(mut values: Vec<f64>, part: f64) -> f64 {
     }
 }
 
-/// What the kernel says of this process; 0 where it does not.
-fn peak_rss_mb() -> f64 {
+/// What the system says of this process's memory; 0 where it does not.
+fn status_mb(key: &str) -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(key));
     let kb = line.and_then(|line| line.trim().trim_end_matches(" kB").trim().parse::<f64>().ok());
     kb.unwrap_or(0.0) / 1e3
 }
