@@ -4,6 +4,7 @@ mod bench;
 mod codegen;
 mod emulate;
 mod large;
+mod miri;
 mod peers;
 mod reference;
 mod schema;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
         ["bench", rest @ ..] => bench::run(rest),
         ["codegen", rest @ ..] => codegen::run(rest),
         ["emulate", rest @ ..] => emulate::run(rest),
+        ["miri", rest @ ..] => miri::run(rest),
         ["peers", rest @ ..] => peers::run(rest),
         ["tidy", rest @ ..] => tidy::run(rest),
         _ => {
@@ -51,6 +53,7 @@ const USAGE: &str = "usage: cargo xtask <task>
   codegen [--check]   remake the Rust types from the .proto files, the tokenizer's tables,
                       and docs/reference/ops.md
   emulate [--force]   kernels and goldens on an emulated CPU, where this one lacks AVX-512 or VNNI
+  miri [TEST]...      the kernels' plain code and threads, interpreted by Miri (nightly)
   peers [NAME]... [--full] [--clean] [--frazil PROGRAM] [--python PROGRAM]
                       what frazil writes, the real programs read and run: tokenizers, formats,
                       goldens, tensorflow, transformers, onnxruntime, openvino; installed under target/.

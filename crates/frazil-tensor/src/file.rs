@@ -70,19 +70,33 @@ impl Drop for Map {
 /// A model's weights are packed tensor by tensor; without this, the whole file would count as the
 /// program's memory beside what is made of it.
 pub fn release(bytes: &[u8]) -> bool {
+    mapped(bytes).is_some_and(|(map, offset)| give_back(&map, offset, bytes.len()))
+}
+
+/// Says that a part of a mapped file is looked at here and there only, such as a table of which a
+/// few rows are read: the system then brings small pages, not two megabytes around each row.
+pub fn sparse(bytes: &[u8]) {
+    #[cfg(target_os = "linux")]
+    if let Some((map, offset)) = mapped(bytes) {
+        // An advice: where the system does not take it, more memory is all that it costs.
+        _ = map.advise_range(memmap2::Advice::NoHugePage, offset, bytes.len());
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = bytes;
+}
+
+/// The map that bytes lie in, and where.
+fn mapped(bytes: &[u8]) -> Option<(Arc<memmap2::Mmap>, usize)> {
     /// Smaller parts are not worth a call of the system.
     const WORTH: usize = 64 << 10;
     if bytes.len() < WORTH {
-        return false;
+        return None;
     }
     let begin = bytes.as_ptr() as usize;
-    let found = maps().range(..=begin).next_back().and_then(|(_, map)| map.upgrade());
-    let Some(map) = found else { return false };
+    let map = maps().range(..=begin).next_back()?.1.upgrade()?;
     let offset = begin - map.as_ptr() as usize;
-    if offset.checked_add(bytes.len()).is_none_or(|end| end > map.len()) {
-        return false;
-    }
-    give_back(&map, offset, bytes.len())
+    let fits = offset.checked_add(bytes.len()).is_some_and(|end| end <= map.len());
+    fits.then_some((map, offset))
 }
 
 #[cfg(unix)]

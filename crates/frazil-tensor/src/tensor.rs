@@ -90,6 +90,14 @@ impl Tensor {
         }
     }
 
+    /// Says that a tensor that is a window on a mapped file is read here and there only; see
+    /// [`file::sparse`].
+    pub fn sparse(&self) {
+        if let Data::Plain(bytes) = &self.data {
+            file::sparse(bytes);
+        }
+    }
+
     /// The byte strings; an error for any other type.
     pub fn strings(&self) -> Result<&[Bytes]> {
         match &self.data {

@@ -5,7 +5,7 @@ use frazil_kernels::gemm::{Activation, Epilogue, Orientation, Output, Residual, 
 use frazil_kernels::par::Pool;
 
 use crate::guard::{Guarded, filled, guard};
-use crate::{Row, Timed, Worst, numbers, plain_numbers, pool};
+use crate::{Row, Timed, Worst, affordable, numbers, plain_numbers, pool};
 
 pub fn rows() -> Vec<Row> {
     vec![
@@ -75,6 +75,11 @@ const SIZES: [(usize, usize, usize); 24] = [
 /// So long that k is taken in parts, with panels that are whole, and with a last one that is not.
 const LONG: [(usize, usize, usize); 3] = [(10, 96, 1025), (19, 101, 2079), (11, 112, 3072)];
 
+fn sizes(more: &[(usize, usize, usize)]) -> impl Iterator<Item = (usize, usize, usize)> {
+    let all = SIZES.iter().chain(more).copied();
+    all.filter(|&(m, n, k)| affordable(m * n * k))
+}
+
 /// A product on two threads, with gaps between the rows, and what may not be touched untouched.
 struct Case {
     m: usize,
@@ -140,7 +145,7 @@ fn scalar(case: &Case, scalar: &[f32], row: usize, column: usize, got: f32) -> f
 
 fn sums(isa: Isa, difference: fn(&Case, &[f32], usize, usize, f32) -> f64) -> Worst {
     let mut worst = Worst::default();
-    for size in SIZES.into_iter().chain(LONG) {
+    for size in sizes(&LONG) {
         let case = Case::new(size);
         let plain = case.run(Isa::Scalar, Epilogue::default());
         for (i, &got) in case.run(isa, Epilogue::default()).iter().enumerate() {
@@ -161,7 +166,7 @@ fn epilogues(isa: Isa) -> Worst {
         Activation::GeluTanh,
         Activation::GeluErf,
     ];
-    for size in SIZES {
+    for size in sizes(&[]) {
         let case = Case::new(size);
         let (m, n, _) = size;
         let bias = numbers(3, n);
@@ -318,7 +323,7 @@ impl Bytes {
 fn byte_sums(isa: Isa) -> Worst {
     let mut worst = Worst::default();
     let pool = pool();
-    for size in SIZES {
+    for size in sizes(&[]) {
         for weights in WEIGHTS {
             let case = Bytes::new(size, weights);
             let packed = case.packed(isa);
@@ -346,7 +351,7 @@ fn byte_sums(isa: Isa) -> Worst {
 fn byte_epilogues(isa: Isa) -> Worst {
     let mut worst = Worst::default();
     let pool = pool();
-    for size in SIZES {
+    for size in sizes(&[]) {
         let case = Bytes::new(size, Weights::Outliers);
         let packed = case.packed(isa);
         let (m, n, _) = size;

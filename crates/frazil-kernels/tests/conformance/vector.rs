@@ -12,10 +12,14 @@ use frazil_kernels::quantize::{Bytes, Scales, dequantize_f32, quantize, quantize
 use frazil_kernels::softmax::{log_softmax_f32, softmax_f32};
 
 use crate::guard::{Guarded, filled, guard};
-use crate::{Row, Timed, Worst, numbers, plain_numbers, pool};
+use crate::{Row, Timed, Worst, affordable, numbers, plain_numbers, pool};
 
 /// Lengths around the vectors of every CPU, and others.
 const LENGTHS: [usize; 16] = [0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 64, 71, 97, 131, 768];
+
+fn lengths(more: &[usize]) -> impl Iterator<Item = usize> {
+    LENGTHS.iter().chain(more).copied().filter(|&n| affordable(100 * n))
+}
 
 thread_local! {
     static POOL: RefCell<Pool> = RefCell::new(pool());
@@ -116,7 +120,7 @@ fn compare(worst: &mut Worst, got: &[f32], wanted: &[f64], place: impl Fn(usize)
 
 fn map(isa: Isa, function: Function, exact: fn(f64) -> f64) -> Worst {
     let mut worst = Worst::default();
-    for n in LENGTHS.into_iter().chain([20_000]) {
+    for n in lengths(&[20_000]) {
         let x = scaled(n as u64, n, 12.0);
         let mut out = filled(f32::NAN, n);
         with_pool(|pool| map_f32(pool, isa, function, &x, &mut out));
@@ -139,7 +143,7 @@ fn map_speed(isa: Isa, function: Function) -> Timed {
 
 fn add(isa: Isa) -> Worst {
     let mut worst = Worst::default();
-    for n in LENGTHS.into_iter().chain([20_000]) {
+    for n in lengths(&[20_000]) {
         let (a, b) = (numbers(1, n), numbers(2, n));
         let mut out = filled(f32::NAN, n);
         with_pool(|pool| add_f32(pool, isa, &a, &b, &mut out));
@@ -151,7 +155,7 @@ fn add(isa: Isa) -> Worst {
 
 fn bias(isa: Isa) -> Worst {
     let mut worst = Worst::default();
-    for n in LENGTHS {
+    for n in lengths(&[]) {
         let (x, b) = (numbers(1, 37 * n), numbers(2, n));
         let mut out = filled(f32::NAN, 37 * n);
         with_pool(|pool| bias_f32(pool, isa, &x, &b, &mut out));
@@ -163,7 +167,7 @@ fn bias(isa: Isa) -> Worst {
 
 fn softmax(isa: Isa) -> Worst {
     let mut worst = Worst::default();
-    for n in LENGTHS {
+    for n in lengths(&[]) {
         for factor in [1.0, 80.0] {
             let mut x = scaled(n as u64, 23 * n, factor);
             // A row that is far below 0, where what is beyond the end must not count.
@@ -185,7 +189,7 @@ fn softmax(isa: Isa) -> Worst {
 
 fn log_softmax(isa: Isa) -> Worst {
     let mut worst = Worst::default();
-    for n in LENGTHS {
+    for n in lengths(&[]) {
         let x = scaled(n as u64, 23 * n, 20.0);
         let (mut out, mut wanted) = (filled(f32::NAN, x.len()), vec![0.0; x.len()]);
         with_pool(|pool| log_softmax_f32(pool, isa, &x, &mut out, n));
@@ -223,7 +227,7 @@ fn normal(x: &[f64], affine: &Affine<'_>) -> Vec<f64> {
 
 fn norm(isa: Isa, with_residual: bool) -> Worst {
     let mut worst = Worst::default();
-    for h in LENGTHS {
+    for h in lengths(&[]) {
         for offset in [0.0, 30.0] {
             let (rows, x_ld, r_ld, out_ld) = (29, h + 3, h + 1, h + 5);
             let x = shifted(1, rows * x_ld, 3.0, offset);
@@ -257,7 +261,7 @@ fn norm(isa: Isa, with_residual: bool) -> Worst {
 
 fn norm_bytes(isa: Isa) -> Worst {
     let mut worst = Worst::default();
-    for h in LENGTHS {
+    for h in lengths(&[]) {
         let (rows, ld) = (13, h + 3);
         let x = scaled(1, rows * h, 3.0);
         let (gamma, beta) = (filled(1.0, h), filled(0.1, h));
@@ -322,7 +326,7 @@ fn norm_speed(isa: Isa) -> Timed {
 
 fn quantized(isa: Isa) -> Worst {
     let mut worst = Worst::default();
-    for h in LENGTHS {
+    for h in lengths(&[]) {
         let (rows, x_ld, ld) = (21, h + 2, h + 3);
         let mut x = scaled(1, rows * x_ld, 4.0);
         for (x, special) in x.iter_mut().zip([1e30, -1e30, f32::NAN, f32::INFINITY, 0.0]) {
@@ -341,7 +345,7 @@ fn quantized(isa: Isa) -> Worst {
 
 fn quantized_rows(isa: Isa) -> Worst {
     let mut worst = Worst::default();
-    for h in LENGTHS {
+    for h in lengths(&[]) {
         for offset in [-5.0, 0.0, 5.0] {
             let rows = 21;
             let x = shifted(1, rows * h, 4.0, offset);
@@ -395,7 +399,7 @@ fn quantize_rows_speed(isa: Isa) -> Timed {
 
 fn dequantized(isa: Isa) -> Worst {
     let mut worst = Worst::default();
-    for n in LENGTHS.into_iter().chain([20_000]) {
+    for n in lengths(&[20_000]) {
         let x = guard((0..n).map(|i| (i * 31 % 256) as u8).collect::<Vec<_>>());
         let mut out = filled(f32::NAN, n);
         with_pool(|pool| dequantize_f32(pool, isa, &x, 0.37, 99, &mut out));
@@ -441,7 +445,7 @@ impl Tables {
 
 fn embed(isa: Isa) -> Worst {
     let mut worst = Worst::default();
-    for h in LENGTHS {
+    for h in lengths(&[]) {
         let (t, out_ld) = (57, h + 3);
         let tables = Tables::new(t, h);
         let mut out = filled(f32::NAN, t * out_ld);

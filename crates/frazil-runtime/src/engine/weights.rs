@@ -269,7 +269,9 @@ impl Table {
         let (&[rows, width], DType::F32) = (&**tensor.shape(), tensor.dtype()) else {
             return Err(format!("a table is {} {}", tensor.dtype(), tensor.shape()));
         };
-        Ok(Self { tensor: ops::aligned(tensor.clone()), rows, width })
+        let tensor = ops::aligned(tensor.clone());
+        tensor.sparse();
+        Ok(Self { tensor, rows, width })
     }
 
     pub fn values(&self) -> Cow<'_, [f32]> {
