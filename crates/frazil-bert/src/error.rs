@@ -174,6 +174,133 @@ pub enum Error {
     /// A classifier without classes.
     #[error("a classifier needs at least one label")]
     NoLabels,
+    /// A file of TensorFlow's is wrong.
+    #[error(transparent)]
+    TensorFlow(Box<frazil_tf::Error>),
+    /// A row of a data set cannot be used.
+    #[error(transparent)]
+    Row(Box<crate::rows::BadRow>),
+    /// A data set without anything in it.
+    #[error("the file is empty; expected {expected}")]
+    EmptyFile {
+        /// What should be in it.
+        expected: &'static str,
+    },
+    /// A data set whose rows are all bad, or that has none.
+    #[error("no usable row is in the file ({skipped} bad rows were skipped)")]
+    NoUsableRow {
+        /// Rows that cannot be used.
+        skipped: usize,
+    },
+    /// A table without a column.
+    #[error("no column is called `{name}`; there are {}", quoted(found))]
+    NoColumn {
+        /// What was looked for.
+        name: String,
+        /// What the first line names.
+        found: Vec<String>,
+    },
+    /// Lengths by which no features can be made.
+    #[error("`{name}` is {found}, but must be at least {least}{why}")]
+    FeatureLength {
+        /// The option.
+        name: &'static str,
+        /// Its value.
+        found: usize,
+        /// What it can be at least.
+        least: usize,
+        /// Why, if it needs saying.
+        why: &'static str,
+    },
+    /// A label that is none of the task's.
+    #[error("example `{guid}` has the label `{label}`; labels are {}", quoted(labels))]
+    UnknownLabel {
+        /// The example.
+        guid: String,
+        /// Its label.
+        label: String,
+        /// Those there are.
+        labels: Vec<String>,
+    },
+    /// A score that is no number.
+    #[error("example `{guid}` has the score `{score}`, which is no finite number")]
+    UnknownScore {
+        /// The example.
+        guid: String,
+        /// Its score.
+        score: String,
+    },
+    /// The model's answer to a feature is not there.
+    #[error("there are no logits for feature {unique_id}")]
+    NoLogits {
+        /// The feature's id.
+        unique_id: i64,
+    },
+    /// The model's answer to a feature is too short, or not of two equal parts.
+    #[error(
+        "feature {unique_id} has {tokens} tokens, but {start} start logits and {end} end logits"
+    )]
+    LogitCount {
+        /// The feature's id.
+        unique_id: i64,
+        /// Its tokens.
+        tokens: usize,
+        /// Start logits.
+        start: usize,
+        /// End logits.
+        end: usize,
+    },
+    /// A feature of a record has another number of values.
+    #[error("`{name}` of a record has {found} values, not {expected}")]
+    RecordLength {
+        /// The feature.
+        name: &'static str,
+        /// How many there should be.
+        expected: usize,
+        /// How many there are.
+        found: usize,
+    },
+    /// A feature of a record is of another form than features are.
+    #[error("`{name}` of a record is not {expected}")]
+    RecordLayout {
+        /// The feature.
+        name: &'static str,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// A value of a record is too large for the model.
+    #[error("`{name}` of a record is {found}, which is no 32-bit number")]
+    RecordValue {
+        /// The feature.
+        name: &'static str,
+        /// The value.
+        found: String,
+    },
+    /// A question without null odds.
+    #[error("question `{id}` has a prediction, but no null odds")]
+    NoNullOdds {
+        /// The question.
+        id: String,
+    },
+    /// A file that should hold predictions or odds by id.
+    #[error("expected a JSON object with {expected} for each id{}", of_id(id))]
+    NotPredictions {
+        /// The entry that is none; nothing if the whole is no object.
+        id: Option<String>,
+        /// What each should be.
+        expected: &'static str,
+    },
+    /// Predictions and labels that do not belong together.
+    #[error("there are {predictions} predictions for {labels} labels")]
+    PredictionCount {
+        /// Predictions.
+        predictions: usize,
+        /// Labels.
+        labels: usize,
+    },
+    /// No GLUE task has that name.
+    #[error("there is no data set `{0}`; known are {list}", list = crate::glue::Task::LIST)]
+    UnknownDataSet(String),
     /// A tensor could not be read from the source.
     #[error("cannot read tensor `{name}`")]
     Store {
@@ -191,6 +318,13 @@ impl From<frazil_graph::Error> for Error {
     }
 }
 
+/// Boxed for the same reason.
+impl From<frazil_tf::Error> for Error {
+    fn from(error: frazil_tf::Error) -> Self {
+        Self::TensorFlow(Box::new(error))
+    }
+}
+
 impl Error {
     /// Says in which file this was met.
     pub fn in_file(self, path: impl AsRef<Path>) -> Self {
@@ -205,6 +339,8 @@ impl Error {
         Some(match self {
             Self::InFile { source, .. } => return source.hint(),
             Self::Graph(error) => return error.hint(),
+            Self::TensorFlow(error) => return error.hint(),
+            Self::Row(_) => "`--skip-bad-rows` leaves such rows out and counts them".into(),
             Self::TooLong { positions, .. } => format!("give `--seq` at most {positions}"),
             Self::MissingKey("vocab_size") => {
                 "`vocab_size` is the number of lines of vocab.txt".into()
@@ -233,6 +369,10 @@ impl Error {
             _ => return None,
         })
     }
+}
+
+fn of_id(id: &Option<String>) -> String {
+    id.as_ref().map_or_else(String::new, |id| format!("; that of `{id}` is none"))
 }
 
 /// Names in backticks; beyond a dozen only their number, since a sentence is no listing.

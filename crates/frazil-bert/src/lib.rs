@@ -7,6 +7,9 @@
 //! - [`mod@build`]: the graph of a BERT from its configuration alone.
 //! - [`tokenizer`]: text to word pieces.
 //! - [`tokenizer_files`]: the vocabulary as Hugging Face's tokenizers read it.
+//! - [`features`]: word pieces to what the model is fed with.
+//! - [`glue`], [`squad`]: the data sets, their features, and what becomes of the model's answers.
+//! - [`metrics`]: the official scores.
 //! - [`inventory`]: what a file of weights holds, what it lacks and what nobody asked for.
 //!
 //! Everything here works on names, types and shapes; a weight's value is looked at only when a
@@ -16,8 +19,14 @@
 pub mod build;
 pub mod config;
 mod error;
+pub mod features;
+pub mod glue;
 pub mod inventory;
+pub mod metrics;
 pub mod names;
+pub mod python;
+pub mod rows;
+pub mod squad;
 pub mod tokenizer;
 pub mod tokenizer_files;
 

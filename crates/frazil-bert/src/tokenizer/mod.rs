@@ -19,6 +19,7 @@ mod words;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub(crate) use unicode::split_whitespace;
 pub use vocabulary::Vocabulary;
 
 use crate::{Error, Result};

@@ -102,6 +102,11 @@ pub(crate) fn is_whitespace(c: char) -> bool {
     contains(&WHITESPACE, c)
 }
 
+/// What Python's `str.split` makes of a text.
+pub(crate) fn split_whitespace(text: &str) -> impl Iterator<Item = &str> {
+    text.split(is_whitespace).filter(|word| !word.is_empty())
+}
+
 /// Whether Python counts it as a letter with case, for a sigma's sake.
 pub(crate) fn is_cased(c: char) -> bool {
     contains(&CASED, c)
