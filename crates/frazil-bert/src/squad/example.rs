@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::file::{Entry, GivenAnswer};
 use super::{Document, parse};
 use crate::Result;
+use crate::python::random::Random;
 use crate::rows::{BadRow, Collector, OnBadRow, RowProblem, Rows};
 use crate::tokenizer::split_whitespace;
 
@@ -47,6 +48,12 @@ pub struct SquadExample {
 pub fn read_examples(path: impl AsRef<Path>, options: ReadOptions) -> Result<Rows<SquadExample>> {
     let path = path.as_ref();
     parse_examples(&frazil_tensor::file::map(path)?, options).map_err(|error| error.in_file(path))
+}
+
+/// The order in which the original trains: it shuffles all examples with this seed before it
+/// numbers their features.
+pub fn shuffle_for_training(examples: &mut [SquadExample]) {
+    Random::new(12345).shuffle(examples);
 }
 
 /// Reads the questions of a file that is in memory.

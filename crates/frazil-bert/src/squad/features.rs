@@ -1,16 +1,17 @@
 //! Questions and windows of their documents as the model takes them: the original's
 //! `convert_examples_to_features`.
 //!
-//! A document is cut into pieces once for all its questions, and documents are shared out among
-//! threads; only the numbering of the windows is done in order. Left out: files, see `record`.
+//! A document is cut into pieces once for all its questions; documents and questions are shared
+//! out among threads; only the numbering of the windows is done in order. Left out: files, see `record`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::SquadExample;
 use super::example::from_end;
 use super::span::{Span, best_spans, improve, spans};
+use super::{Document, SquadExample};
 use crate::features::{Features, Frame, narrow};
 use crate::tokenizer::{Encoding, Tokenizer, Vocabulary};
 use crate::{Error, Result};
@@ -121,18 +122,25 @@ pub fn build_features(
     options.check()?;
     let frame = Frame::of(tokenizer.vocabulary())?;
     let builder = Builder { tokenizer, frame, options };
-    // Questions about one document stand together.
-    let mut first = 0;
-    let groups: Vec<(usize, &[SquadExample])> = examples
-        .chunk_by(|a, b| Arc::ptr_eq(&a.document, &b.document))
-        .map(|group| {
-            let from = first;
-            first += group.len();
-            (from, group)
-        })
+    // Each document once, wherever its questions stand: training shuffles them.
+    let mut places = HashMap::new();
+    let mut documents: Vec<&Document> = Vec::new();
+    let mut document_of = Vec::with_capacity(examples.len());
+    for example in examples {
+        let place = *places.entry(Arc::as_ptr(&example.document)).or_insert_with(|| {
+            documents.push(&example.document);
+            documents.len() - 1
+        });
+        document_of.push(place);
+    }
+    let documents: Vec<Pieces> =
+        documents.into_par_iter().map(|document| builder.pieces(document)).collect();
+    let built: Vec<Vec<SquadFeatures>> = examples
+        .par_iter()
+        .zip(document_of)
+        .enumerate()
+        .map(|(index, (example, document))| builder.windows(index, example, &documents[document]))
         .collect();
-    let built: Vec<Vec<SquadFeatures>> =
-        groups.into_par_iter().map(|(first, group)| builder.group(first, group)).collect();
     let mut all = Vec::with_capacity(built.iter().map(Vec::len).sum());
     all.extend(built.into_iter().flatten());
     for (features, unique_id) in all.iter_mut().zip(FIRST_UNIQUE_ID..) {
@@ -157,64 +165,60 @@ struct Pieces {
 }
 
 impl Builder<'_> {
-    /// The features of questions about one document.
-    fn group(&self, first_index: usize, examples: &[SquadExample]) -> Vec<SquadFeatures> {
-        let Some(example) = examples.first() else { return Vec::new() };
+    /// The features of one question.
+    fn windows(
+        &self,
+        example_index: usize,
+        example: &SquadExample,
+        pieces: &Pieces,
+    ) -> Vec<SquadFeatures> {
         let mut encoding = Encoding::default();
-        let pieces = self.pieces(example, &mut encoding);
-        // The windows depend on the length of the question only.
-        let mut windows: Option<(usize, Vec<Span>, Vec<usize>)> = None;
-        let mut all = Vec::new();
-        for (example, example_index) in examples.iter().zip(first_index..) {
-            self.tokenizer.encode_into(&example.question_text, &mut encoding);
-            let query = encoding.ids.iter().take(self.options.max_query_length);
-            let query: Vec<i32> = query.copied().map(narrow).collect();
-            let longest = self.options.max_seq_length - query.len() - FRAME;
-            if windows.as_ref().is_none_or(|(length, ..)| *length != longest) {
-                let spans = spans(pieces.ids.len(), longest, self.options.doc_stride);
-                let best = best_spans(pieces.ids.len(), &spans);
-                windows = Some((longest, spans, best));
+        self.tokenizer.encode_into(&example.question_text, &mut encoding);
+        let query = encoding.ids.iter().take(self.options.max_query_length);
+        let query: Vec<i32> = query.copied().map(narrow).collect();
+        let padded = self.options.max_seq_length;
+        let longest = padded - query.len() - FRAME;
+        let spans = spans(pieces.ids.len(), longest, self.options.doc_stride);
+        let best = best_spans(pieces.ids.len(), &spans);
+        let answer = self.answer(example, pieces, &mut encoding);
+        let window = |(doc_span_index, &span): (usize, &Span)| {
+            let range = span.start..span.start + span.length;
+            // In the window, or the first token, which is no answer.
+            let inside = answer
+                .filter(|(start, end)| *start >= span.start as i64 && *end < range.end as i64);
+            let document = (query.len() + 2) as i64 - span.start as i64;
+            let token = |piece: i64| (piece + document) as i32;
+            let (start, end) = inside.map_or((0, 0), |(start, end)| (token(start), token(end)));
+            let training = self.options.training;
+            SquadFeatures {
+                unique_id: FIRST_UNIQUE_ID,
+                example_index,
+                doc_span_index,
+                features: Features::new(
+                    self.frame,
+                    &query,
+                    Some(&pieces.ids[range.clone()]),
+                    padded,
+                ),
+                start_position: training.then_some(start),
+                end_position: training.then_some(end),
+                is_impossible: example.is_impossible,
+                words: Arc::clone(&pieces.words),
+                span,
+                max_context: best[range].iter().map(|&best| best == doc_span_index).collect(),
             }
-            let Some((_, spans, best)) = &windows else { continue };
-            let answer = self.answer(example, &pieces, &mut encoding);
-            for (doc_span_index, &span) in spans.iter().enumerate() {
-                let range = span.start..span.start + span.length;
-                let padded = self.options.max_seq_length;
-                let window = &pieces.ids[range.clone()];
-                let position = |place: fn((i64, i64)) -> i64| {
-                    self.options.training.then(|| {
-                        let inside = answer.filter(|(start, end)| {
-                            *start >= span.start as i64 && *end < range.end as i64
-                        });
-                        let document = (query.len() + 2) as i64 - span.start as i64;
-                        inside.map_or(0, |answer| (place(answer) + document) as i32)
-                    })
-                };
-                all.push(SquadFeatures {
-                    unique_id: FIRST_UNIQUE_ID,
-                    example_index,
-                    doc_span_index,
-                    features: Features::new(self.frame, &query, Some(window), padded),
-                    start_position: position(|answer| answer.0),
-                    end_position: position(|answer| answer.1),
-                    is_impossible: example.is_impossible,
-                    words: Arc::clone(&pieces.words),
-                    span,
-                    max_context: best[range.clone()].iter().map(|&b| b == doc_span_index).collect(),
-                });
-            }
-        }
-        all
+        };
+        spans.iter().enumerate().map(window).collect()
     }
 
-    fn pieces(&self, example: &SquadExample, encoding: &mut Encoding) -> Pieces {
-        let document = &example.document;
+    fn pieces(&self, document: &Document) -> Pieces {
+        let mut encoding = Encoding::default();
         let mut ids = Vec::with_capacity(document.len() * 2);
         let mut words = Vec::with_capacity(document.len() * 2);
         let mut firsts = Vec::with_capacity(document.len() + 1);
         for (word, index) in document.words().zip(0..) {
             firsts.push(ids.len());
-            self.tokenizer.encode_into(word, encoding);
+            self.tokenizer.encode_into(word, &mut encoding);
             ids.extend(encoding.ids.iter().copied().map(narrow));
             words.resize(ids.len(), index);
         }
@@ -247,7 +251,6 @@ impl Builder<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::squad::Document;
     use crate::tokenizer::Casing;
 
     fn tokenizer() -> Tokenizer {

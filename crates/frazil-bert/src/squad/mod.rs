@@ -18,7 +18,7 @@ mod record;
 mod span;
 
 pub use document::Document;
-pub use example::{ReadOptions, SquadExample, parse_examples, read_examples};
+pub use example::{ReadOptions, SquadExample, parse_examples, read_examples, shuffle_for_training};
 pub use features::{FIRST_UNIQUE_ID, FeatureOptions, SquadFeatures, build_features};
 pub use final_text::final_text;
 pub use predict::{Answer, PredictOptions, Predictions, Question, RawResult, predict};

@@ -1,7 +1,10 @@
-//! Text as Python prints it: floats as `repr` does, JSON as `json.dumps(indent=4)` does.
+//! What Python does: floats as `repr` prints them, JSON as `json.dumps(indent=4)` writes it, and
+//! in [`random`] the numbers of `random.Random`.
 //!
 //! The original's output files are compared byte by byte, by people and by scripts, so frazil
 //! writes them the same. Left out: any other layout of JSON, for which there is `serde_json`.
+
+pub mod random;
 
 use std::fmt::Write;
 
@@ -22,21 +25,62 @@ pub fn push_float(text: &mut String, value: f64) {
         });
         return;
     }
-    // Rust and Python both print the fewest digits that read back as the same number.
-    let scientific = format!("{value:e}");
-    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if (-4..16).contains(&exponent) {
-        let plain = value.to_string();
-        text.push_str(&plain);
-        if !plain.contains('.') {
-            text.push_str(".0");
-        }
-    } else {
-        let sign = if exponent < 0 { '-' } else { '+' };
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{mantissa}e{sign}{:02}", exponent.unsigned_abs());
+    let (negative, digits, exponent) = shortest(value);
+    if negative {
+        text.push('-');
     }
+    let count = digits.len() as i32;
+    // Writing to a string cannot fail.
+    let _ = match exponent {
+        -4..0 => write!(text, "0.{:0<zeros$}{digits}", "", zeros = (-exponent - 1) as usize),
+        0..16 if count <= exponent + 1 => {
+            write!(text, "{digits}{:0<zeros$}.0", "", zeros = (exponent + 1 - count) as usize)
+        }
+        0..16 => {
+            let (whole, fraction) = digits.split_at(exponent as usize + 1);
+            write!(text, "{whole}.{fraction}")
+        }
+        _ => {
+            let (first, more) = digits.split_at(1);
+            let point = if more.is_empty() { "" } else { "." };
+            let sign = if exponent < 0 { '-' } else { '+' };
+            write!(text, "{first}{point}{more}e{sign}{:02}", exponent.unsigned_abs())
+        }
+    };
+}
+
+/// The fewest digits that read back as the same number, nearest to it, and the exponent of the
+/// first: what both Rust and Python print, but for one thing. Where two are equally near, Rust
+/// takes the larger and Python the one that ends in an even digit.
+fn shortest(value: f64) -> (bool, String, i32) {
+    let (negative, digits, exponent) = parts(&format!("{value:e}"));
+    let count = digits.len();
+    // A tie has one digit more, a 5, and then nothing.
+    let exact = |digits: usize| parts(&format!("{value:.digits$e}")).1;
+    let is_tie = |places: usize| {
+        let exact = exact(places);
+        let tail = exact.as_bytes().get(count..).unwrap_or_default();
+        tail.first() == Some(&b'5') && tail[1..].iter().all(|&digit| digit == b'0')
+    };
+    // The longest expansion of a float has 767 digits; few need to be looked at so closely.
+    if is_tie(count) && is_tie(count + 20) && is_tie(800) {
+        let lower = &exact(800)[..count];
+        let even = lower.bytes().next_back().is_some_and(|digit| digit % 2 == 0);
+        let first = lower.split_at(1);
+        let reads_back = format!("{}.{}e{exponent}", first.0, first.1).parse() == Ok(value.abs());
+        if even && reads_back {
+            return (negative, lower.to_owned(), exponent);
+        }
+    }
+    (negative, digits, exponent)
+}
+
+/// Sign, digits and exponent of a number in Rust's scientific form.
+fn parts(scientific: &str) -> (bool, String, i32) {
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
+    let negative = mantissa.starts_with('-');
+    let digits = mantissa.chars().filter(char::is_ascii_digit).collect();
+    (negative, digits, exponent.parse().unwrap_or(0))
 }
 
 /// A string as `json.dumps` writes it: ASCII only.
@@ -160,6 +204,14 @@ mod tests {
             (f64::NAN, "NaN"),
             (f64::NEG_INFINITY, "-Infinity"),
             (0.1 + 0.2, "0.30000000000000004"),
+            (0.000123, "0.000123"),
+            (1200.0, "1200.0"),
+            (1234.5, "1234.5"),
+            (2f64.powi(54), "1.8014398509481984e+16"),
+            // Halfway between two of 17 digits.
+            (2.117_347_717_285_156_25, "2.1173477172851562"),
+            (-2.324_684_143_066_406_25, "-2.3246841430664062"),
+            (1.5e-323, "1.5e-323"),
         ] {
             assert_eq!(float(value), expected);
         }
