@@ -1,6 +1,8 @@
 //! Classifier records against the original: `train.tf_record`, `eval.tf_record` and
 //! `predict.tf_record` as run_classifier.py on TensorFlow 1.15 wrote them.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use std::path::Path;
 use std::sync::Arc;
 

@@ -1,6 +1,8 @@
 //! SQuAD against the original: examples, features, records and answers that google-research/bert
 //! made on TensorFlow 1.15.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
