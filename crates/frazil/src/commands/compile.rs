@@ -56,7 +56,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
         (None, Some(size)) => Model::Random(size, graph.head.unwrap_or(Head::Squad)),
         (None, None) => bail!("there is no model"),
     };
-    let int8 = args.int8.then(|| match args.calibration {
+    let int8 = args.int8.then_some(match args.calibration {
         Some(path) => Calibration::Inputs(path),
         None => Calibration::MadeUp,
     });
