@@ -16,10 +16,11 @@ use super::program::{
     Attention, Embed, ExtentId, Kind, Norm, Place, Program, Quantized, Sequences, Step, Storage,
     Stride, Target, View, Work,
 };
-use super::survey::{activation, known_symbols, padded, refuse_nan, without_constants};
+use super::survey::{
+    activation, compute_constant, known_symbols, padded, refuse_nan, without_constants,
+};
 use super::weights::{Linear, LinearI8, Matrix, Table, WHOLE_PANELS};
 use super::{PackedWeights, Ranges, memory};
-use crate::execution::run_node;
 use crate::plan::Plan;
 use crate::{Error, Result, ops};
 
@@ -141,24 +142,6 @@ struct Lowering<'g> {
 
 /// Linear layers over the same rows that one product computes, by their first node.
 type Groups = HashMap<NodeId, Vec<NodeId>>;
-
-/// The value of a node that depends on constants only, unless they are kept elsewhere.
-fn compute_constant(
-    graph: &Graph,
-    id: NodeId,
-    constants: &mut HashMap<Value, Tensor>,
-) -> Result<()> {
-    let node = graph.node(id);
-    let elsewhere = |value: &Value| !constants.contains_key(value);
-    if matches!(node.op, Op::Variable(_)) || node.inputs.iter().any(elsewhere) {
-        return Ok(());
-    }
-    let outputs = run_node(graph, id, constants)?;
-    for (port, tensor) in outputs.into_iter().enumerate() {
-        constants.insert(Value { node: id, port: port as u32 }, tensor);
-    }
-    Ok(())
-}
 
 impl Lowering<'_> {
     /// Drops the constants that this node was the last one to read.

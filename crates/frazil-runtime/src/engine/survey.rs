@@ -1,12 +1,13 @@
 //! What lowering must know of a graph, its weights and its operations.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use frazil_graph::op::{GeluForm, Unary};
-use frazil_graph::{Dim, Graph, NodeId, Op, Symbol};
+use frazil_graph::{Dim, Graph, NodeId, Op, Symbol, Value};
 use frazil_kernels::gemm::Activation;
 use frazil_tensor::Tensor;
 
+use crate::execution::run_node;
 use crate::{Error, Result};
 
 /// An error if a weight has something that is no number.
@@ -28,6 +29,24 @@ pub(super) fn refuse_nan(graph: &Graph, id: NodeId) -> Result<()> {
             Err(Error::NotANumber { name: node.name.clone(), at: piece * 4096 + at })
         }
     }
+}
+
+/// The value of a node that depends on constants only, unless they are kept elsewhere.
+pub(super) fn compute_constant(
+    graph: &Graph,
+    id: NodeId,
+    constants: &mut HashMap<Value, Tensor>,
+) -> Result<()> {
+    let node = graph.node(id);
+    let elsewhere = |value: &Value| !constants.contains_key(value);
+    if matches!(node.op, Op::Variable(_)) || node.inputs.iter().any(elsewhere) {
+        return Ok(());
+    }
+    let outputs = run_node(graph, id, constants)?;
+    for (port, tensor) in outputs.into_iter().enumerate() {
+        constants.insert(Value { node: id, port: port as u32 }, tensor);
+    }
+    Ok(())
 }
 
 /// Symbols whose size is known when steps begin: those of the inputs, and the packed rows.
