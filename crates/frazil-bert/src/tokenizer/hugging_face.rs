@@ -7,33 +7,52 @@
 
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
-use serde_json::Value;
 
 use super::Casing;
-use super::vocabulary::UNKNOWN;
+use super::vocabulary::{CONTINUATION, MAX_PIECES, UNKNOWN};
 use crate::{Error, Result};
 
 /// What `tokenizer.json` says.
 #[derive(Debug)]
 pub(super) struct Tokenizer {
     /// By id; none where an id has no piece.
-    pub pieces: Vec<Option<String>>,
+    pub pieces: Vec<Option<Box<str>>>,
     pub casing: Casing,
     pub unknown: String,
     pub continuation: String,
     pub longest_word: usize,
 }
 
+/// What decides whether the rest can be used at all.
 #[derive(Deserialize)]
 struct Kind {
     model: ModelKind,
-    normalizer: Option<Value>,
+    normalizer: Option<Normalizer>,
 }
 
 #[derive(Deserialize)]
 struct ModelKind {
     #[serde(rename = "type")]
     name: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Normalizer {
+    #[serde(rename = "type")]
+    name: Option<String>,
+    clean_text: Option<bool>,
+    handle_chinese_chars: Option<bool>,
+    lowercase: Option<bool>,
+    strip_accents: Option<bool>,
+}
+
+/// The part of `tokenizer_config.json` that decides about words.
+#[derive(Deserialize)]
+struct Config {
+    do_lower_case: Option<bool>,
+    do_basic_tokenize: Option<bool>,
+    tokenize_chinese_chars: Option<bool>,
+    strip_accents: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -46,7 +65,7 @@ struct File {
 #[derive(Deserialize)]
 struct Added {
     id: u32,
-    content: String,
+    content: Box<str>,
 }
 
 #[derive(Deserialize)]
@@ -65,7 +84,7 @@ fn unknown() -> String {
 }
 
 fn continuation() -> String {
-    "##".into()
+    CONTINUATION.into()
 }
 
 /// Hugging Face's default, which is not the original's.
@@ -73,8 +92,28 @@ fn longest_word() -> usize {
     100
 }
 
-/// `{"piece": id, …}`; a piece that comes twice is there twice.
-struct Pieces(Vec<(String, u32)>);
+/// `{"piece": id, …}`, by id.
+#[derive(Default)]
+struct Pieces {
+    by_id: Vec<Option<Box<str>>>,
+    entries: usize,
+}
+
+impl Pieces {
+    /// False for an id that no list of pieces can have.
+    fn add(&mut self, piece: Box<str>, id: u32) -> bool {
+        let id = id as usize;
+        if id >= MAX_PIECES {
+            return false;
+        }
+        if id >= self.by_id.len() {
+            self.by_id.resize(id + 1, None);
+        }
+        self.by_id[id] = Some(piece);
+        self.entries += 1;
+        true
+    }
+}
 
 impl<'de> Deserialize<'de> for Pieces {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
@@ -90,11 +129,14 @@ impl<'de> Deserialize<'de> for Pieces {
                 self,
                 mut map: A,
             ) -> std::result::Result<Pieces, A::Error> {
-                let mut pieces = Vec::new();
-                while let Some(entry) = map.next_entry()? {
-                    pieces.push(entry);
+                let mut pieces = Pieces::default();
+                while let Some((piece, id)) = map.next_entry()? {
+                    if !pieces.add(piece, id) {
+                        let what = format!("the id {id} is none of {MAX_PIECES}");
+                        return Err(serde::de::Error::custom(what));
+                    }
                 }
-                Ok(Pieces(pieces))
+                Ok(pieces)
             }
         }
         deserializer.deserialize_map(Each)
@@ -102,30 +144,29 @@ impl<'de> Deserialize<'de> for Pieces {
 }
 
 impl Tokenizer {
-    pub(super) fn parse(bytes: &[u8], most: usize) -> Result<Self> {
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self> {
         let casing = casing_of_tokenizer(bytes)?.ok_or(Error::MissingKey("normalizer"))?;
         let File { added_tokens, model } = serde_json::from_slice(bytes).map_err(json_error)?;
-        let added = added_tokens.into_iter().map(|added| (added.content, added.id));
-        let listed: Vec<(String, u32)> = model.vocab.0.into_iter().chain(added).collect();
-        // A list with gaps is allowed, one that is mostly gaps is not a list.
-        let limit = (listed.len() * 2 + 1024).min(most);
-        let mut pieces: Vec<Option<String>> = Vec::new();
-        for (piece, id) in listed {
-            let id = id as usize;
-            if id >= limit {
+        let mut pieces = model.vocab;
+        for Added { id, content } in added_tokens {
+            if !pieces.add(content, id) {
                 return Err(Error::Value {
-                    key: "model.vocab",
-                    expected: "a list of ids from 0 on with few gaps",
-                    found: format!("`{piece}`: {id}"),
+                    key: "added_tokens",
+                    expected: "a list of pieces with small ids",
+                    found: format!("the id {id}"),
                 });
             }
-            if id >= pieces.len() {
-                pieces.resize(id + 1, None);
-            }
-            pieces[id] = Some(piece);
+        }
+        // A list with gaps is allowed, one that is mostly gaps is not a list.
+        if pieces.by_id.len() > pieces.entries * 2 + 1024 {
+            return Err(Error::Value {
+                key: "model.vocab",
+                expected: "a list of ids from 0 on with few gaps",
+                found: format!("{} ids up to {}", pieces.entries, pieces.by_id.len() - 1),
+            });
         }
         Ok(Self {
-            pieces,
+            pieces: pieces.by_id,
             casing,
             unknown: model.unk_token,
             continuation: model.continuing_subword_prefix,
@@ -137,55 +178,46 @@ impl Tokenizer {
 /// Whether the normalizer of a `tokenizer.json` lowers; none where there is no normalizer.
 pub(super) fn casing_of_tokenizer(bytes: &[u8]) -> Result<Option<Casing>> {
     let Kind { model, normalizer } = serde_json::from_slice(bytes).map_err(json_error)?;
-    match model.name.as_deref() {
-        Some("WordPiece") => {}
-        found => {
-            let found = found.map_or("missing".into(), |name| format!("`{name}`"));
-            return Err(Error::Value { key: "model.type", expected: "`WordPiece`", found });
-        }
-    }
-    let Some(normalizer) = normalizer.filter(|normalizer| !normalizer.is_null()) else {
-        return Ok(None);
-    };
-    if normalizer["type"] != "BertNormalizer" {
-        return Err(Error::Value {
-            key: "normalizer.type",
-            expected: "`BertNormalizer`",
-            found: normalizer["type"].to_string(),
-        });
-    }
-    always(&normalizer["clean_text"], "normalizer.clean_text")?;
-    always(&normalizer["handle_chinese_chars"], "normalizer.handle_chinese_chars")?;
-    let lower = flag(&normalizer["lowercase"], "normalizer.lowercase")?.unwrap_or(true);
-    accents(&normalizer["strip_accents"], "normalizer.strip_accents", lower)?;
+    named(model.name, "model.type", "WordPiece", "`WordPiece`")?;
+    let Some(normalizer) = normalizer else { return Ok(None) };
+    named(normalizer.name, "normalizer.type", "BertNormalizer", "`BertNormalizer`")?;
+    always(normalizer.clean_text, "normalizer.clean_text")?;
+    always(normalizer.handle_chinese_chars, "normalizer.handle_chinese_chars")?;
+    let lower = normalizer.lowercase.unwrap_or(true);
+    accents(normalizer.strip_accents, "normalizer.strip_accents", lower)?;
     Ok(Some(casing(lower)))
 }
 
 /// What a `tokenizer_config.json` says, if anything.
 pub(super) fn casing_of_config(bytes: &[u8]) -> Result<Option<Casing>> {
-    let config: Value = serde_json::from_slice(bytes).map_err(json_error)?;
-    let Some(lower) = flag(&config["do_lower_case"], "do_lower_case")? else { return Ok(None) };
-    always(&config["tokenize_chinese_chars"], "tokenize_chinese_chars")?;
-    always(&config["do_basic_tokenize"], "do_basic_tokenize")?;
-    accents(&config["strip_accents"], "strip_accents", lower)?;
+    let config: Config = serde_json::from_slice(bytes).map_err(json_error)?;
+    let Some(lower) = config.do_lower_case else { return Ok(None) };
+    always(config.tokenize_chinese_chars, "tokenize_chinese_chars")?;
+    always(config.do_basic_tokenize, "do_basic_tokenize")?;
+    accents(config.strip_accents, "strip_accents", lower)?;
     Ok(Some(casing(lower)))
+}
+
+fn named(
+    found: Option<String>,
+    key: &'static str,
+    name: &str,
+    expected: &'static str,
+) -> Result<()> {
+    match found {
+        Some(found) if found == name => Ok(()),
+        Some(found) => Err(Error::Value { key, expected, found: format!("`{found}`") }),
+        None => Err(Error::MissingKey(key)),
+    }
 }
 
 fn casing(lower: bool) -> Casing {
     if lower { Casing::Lower } else { Casing::Keep }
 }
 
-fn flag(value: &Value, key: &'static str) -> Result<Option<bool>> {
-    match value {
-        Value::Null => Ok(None),
-        Value::Bool(flag) => Ok(Some(*flag)),
-        other => Err(Error::Value { key, expected: "true or false", found: other.to_string() }),
-    }
-}
-
 /// The original has no switch for it.
-fn always(value: &Value, key: &'static str) -> Result<()> {
-    if flag(value, key)? == Some(false) {
+fn always(flag: Option<bool>, key: &'static str) -> Result<()> {
+    if flag == Some(false) {
         let expected = "true, as BERT's tokenizer has it";
         return Err(Error::Value { key, expected, found: "false".into() });
     }
@@ -193,8 +225,8 @@ fn always(value: &Value, key: &'static str) -> Result<()> {
 }
 
 /// The original removes accents if it lowers, and only then.
-fn accents(value: &Value, key: &'static str, lower: bool) -> Result<()> {
-    match flag(value, key)? {
+fn accents(flag: Option<bool>, key: &'static str, lower: bool) -> Result<()> {
+    match flag {
         Some(strip) if strip != lower => {
             let expected = "the same as lower-casing, as BERT's tokenizer has it";
             Err(Error::Value { key, expected, found: strip.to_string() })
@@ -212,7 +244,7 @@ fn json_error(error: serde_json::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -231,7 +263,7 @@ mod tests {
     }
 
     fn parse(value: &Value) -> Result<Tokenizer> {
-        Tokenizer::parse(value.to_string().as_bytes(), 1 << 20)
+        Tokenizer::parse(value.to_string().as_bytes())
     }
 
     #[test]
@@ -249,8 +281,10 @@ mod tests {
             ("/normalizer/type", json!("Lowercase"), "`normalizer.type`"),
             ("/normalizer/strip_accents", json!(true), "`normalizer.strip_accents`"),
             ("/normalizer/clean_text", json!(false), "`normalizer.clean_text`"),
-            ("/normalizer/lowercase", json!(1), "`normalizer.lowercase`"),
-            ("/model/vocab/a", json!(4_000_000_000_u32), "`model.vocab`"),
+            ("/normalizer/lowercase", json!(1), "expected a boolean"),
+            ("/model/vocab/a", json!(4_000_000_000_u32), "the id 4000000000"),
+            ("/model/vocab/a", json!(2_000_000), "`model.vocab`"),
+            ("/added_tokens/0/id", json!(3_000_000), "`added_tokens`"),
             ("/normalizer", json!(null), "`normalizer`"),
         ] {
             let mut file = file();
@@ -258,7 +292,7 @@ mod tests {
             let error = parse(&file).unwrap_err().to_string();
             assert!(error.contains(key), "{error}");
         }
-        assert!(matches!(Tokenizer::parse(b"[]", 9).unwrap_err(), Error::Json { line: 1, .. }));
+        assert!(matches!(Tokenizer::parse(b"[]").unwrap_err(), Error::Json { line: 1, .. }));
     }
 
     #[test]

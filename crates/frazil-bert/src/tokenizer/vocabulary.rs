@@ -3,6 +3,7 @@
 //!
 //! Left out: finding pieces in words, see `word_piece`.
 
+use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 
@@ -10,11 +11,11 @@ use super::{Casing, hugging_face, unicode};
 use crate::{Error, Result};
 
 /// A longer list is no vocabulary: the largest BERT's has half a million pieces.
-const MAX_PIECES: usize = 1 << 21;
+pub(super) const MAX_PIECES: usize = 1 << 21;
 /// Longer words are not cut into pieces: the original's number.
 const LONGEST_WORD: usize = 200;
 /// What a piece that does not begin a word begins with.
-const CONTINUATION: &str = "##";
+pub(super) const CONTINUATION: &str = "##";
 /// What a word that cannot be cut becomes.
 pub(super) const UNKNOWN: &str = "[UNK]";
 
@@ -81,8 +82,9 @@ impl Vocabulary {
 
     /// From the contents of Hugging Face's `tokenizer.json`.
     pub fn from_json(bytes: &[u8]) -> Result<Self> {
-        let told = hugging_face::Tokenizer::parse(bytes, MAX_PIECES)?;
-        let mut vocabulary = Self::build(told.pieces.into_iter().map(|p| p.map(Into::into)))?;
+        let told = hugging_face::Tokenizer::parse(bytes)?;
+        let mut vocabulary =
+            Self::build(told.pieces.into_iter().map(|p| p.map(|p| Cow::Owned(p.into()))))?;
         if vocabulary.id(&told.unknown).is_none() {
             return Err(Error::Value {
                 key: "model.unk_token",
@@ -102,7 +104,7 @@ impl Vocabulary {
         Self::build(tokens.into_iter().map(|token| Some(token.into())))
     }
 
-    fn build<'a>(pieces: impl Iterator<Item = Option<std::borrow::Cow<'a, str>>>) -> Result<Self> {
+    fn build<'a>(pieces: impl Iterator<Item = Option<Cow<'a, str>>>) -> Result<Self> {
         let mut text = String::new();
         let mut spans = Vec::new();
         for piece in pieces {

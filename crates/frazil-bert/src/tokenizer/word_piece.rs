@@ -11,11 +11,11 @@ use super::vocabulary::Vocabulary;
 use super::words::KEY_BYTES;
 use crate::{Error, Result};
 
-/// More than this many nodes (at 12 bytes) no real vocabulary has: the largest BERT's, with half
-/// a million pieces of all languages, has a quarter of it.
-const MAX_NODES: usize = 6_000_000;
+/// More nodes than this (at 12 bytes) no real vocabulary has: the largest BERT's, with half a
+/// million pieces of all languages, has about half of them.
+const MAX_NODES: usize = 3_000_000;
 /// The table is for the common words; what finds no room in it is found by the trie.
-const MAX_WHOLE: usize = 400_000;
+const MAX_WHOLE: usize = 100_000;
 /// A place in the table is at most this far from where its hash says.
 const MAX_PROBES: usize = 64;
 
@@ -36,37 +36,32 @@ impl WordPiece {
     pub(super) fn new(vocabulary: &Vocabulary, unknown: u32) -> Result<Self> {
         let longest = vocabulary.longest_word();
         let prefix = vocabulary.continuation();
-        // Ids by piece: of a piece that comes twice, only the last counts, as in the original.
-        let mut first = Vec::new();
-        let mut continued = Vec::new();
-        for (id, piece) in vocabulary.pieces() {
-            // Four bytes are the most that a character has.
-            if piece.is_empty() || piece.len() > longest.saturating_mul(4) {
-                continue;
-            }
-            if vocabulary.id(piece) != Some(id) {
-                continue;
-            }
-            let rest = piece.strip_prefix(prefix).filter(|rest| !rest.is_empty());
-            if let Some(rest) = rest {
-                continued.push((rest.as_bytes(), id));
-            }
-            // No word begins with `##` and goes on; but with another prefix, one could.
-            if rest.is_none() || !prefix.starts_with(|c: char| c.is_ascii_punctuation()) {
-                first.push((piece.as_bytes(), id));
-            }
-        }
+        let mut first = Keys { vocabulary, ids: Vec::new(), skip: 0 };
+        let mut continued = Keys { vocabulary, ids: Vec::new(), skip: prefix.len() };
         let mut ascii = [unknown; 128];
-        for &(piece, id) in &first {
-            if let [byte @ 0..128] = piece
-                && longest > 0
-            {
+        for (id, piece) in vocabulary.pieces() {
+            // Four bytes are the most that a character has. Of a piece that comes twice, only the
+            // last id counts, as in the original.
+            let fits = !piece.is_empty() && piece.len() <= longest.saturating_mul(4);
+            if !fits || vocabulary.id(piece) != Some(id) {
+                continue;
+            }
+            if let [byte @ 0..128] = piece.as_bytes() {
                 ascii[*byte as usize] = id;
             }
+            let continues = piece.starts_with(prefix) && piece.len() > prefix.len();
+            if continues {
+                continued.ids.push(id);
+            }
+            // No word begins with `##` and goes on; but with another prefix, one could.
+            if !continues || !prefix.starts_with(|c: char| c.is_ascii_punctuation()) {
+                first.ids.push(id);
+            }
         }
-        let keyed = if longest < KEY_BYTES { &[][..] } else { &first[..] };
-        let whole = WholeWords::new(keyed);
-        Ok(Self { whole, trie: Trie::new(first, continued)?, ascii, unknown, longest })
+        let whole = WholeWords::new(&first, if longest < KEY_BYTES { 0 } else { MAX_WHOLE });
+        first.sort();
+        continued.sort();
+        Ok(Self { whole, trie: Trie::new(&first, &continued)?, ascii, unknown, longest })
     }
 
     /// The id of a word of at most [`KEY_BYTES`] ASCII letters, if it is a piece.
@@ -97,6 +92,28 @@ impl WordPiece {
     }
 }
 
+/// Ids of pieces, and the bytes that each is found by. Only ids are stored: a vocabulary of
+/// millions of short pieces would be many times its size with more.
+struct Keys<'a> {
+    vocabulary: &'a Vocabulary,
+    ids: Vec<u32>,
+    /// How many bytes of a piece only say that it goes on with a word.
+    skip: usize,
+}
+
+impl<'a> Keys<'a> {
+    fn bytes(&self, id: u32) -> &'a [u8] {
+        let piece = self.vocabulary.token(id).unwrap_or_default();
+        piece.as_bytes().get(self.skip..).unwrap_or_default()
+    }
+
+    fn sort(&mut self) {
+        let mut ids = std::mem::take(&mut self.ids);
+        ids.sort_unstable_by(|a, b| self.bytes(*a).cmp(self.bytes(*b)));
+        self.ids = ids;
+    }
+}
+
 /// Words of ASCII letters and digits by their bytes.
 #[derive(Debug)]
 struct WholeWords {
@@ -105,14 +122,15 @@ struct WholeWords {
 }
 
 impl WholeWords {
-    fn new(pieces: &[(&[u8], u32)]) -> Self {
-        let fits = |piece: &[u8]| {
+    fn new(keys: &Keys<'_>, most: usize) -> Self {
+        let fits = |id: &u32| {
+            let piece = keys.bytes(*id);
             piece.len() <= KEY_BYTES && piece.iter().all(|byte| byte.is_ascii_alphanumeric())
         };
-        let words: Vec<_> =
-            pieces.iter().filter(|(piece, _)| fits(piece)).take(MAX_WHOLE).collect();
+        let words: Vec<u32> = keys.ids.iter().copied().filter(fits).take(most).collect();
         let mut table = Self { slots: vec![(0, 0, 0); (words.len() * 2).next_power_of_two()] };
-        for (word, id) in words {
+        for id in words {
+            let word = keys.bytes(id);
             let mut key = [0; KEY_BYTES];
             key[..word.len()].copy_from_slice(word);
             let (low, high) = halves(u128::from_le_bytes(key));
@@ -122,7 +140,7 @@ impl WholeWords {
                 .map(|step| first.wrapping_add(step) & mask)
                 .find(|slot| table.slots[*slot].0 == 0);
             if let Some(slot) = free {
-                table.slots[slot] = (low, high, *id);
+                table.slots[slot] = (low, high, id);
             }
         }
         table
@@ -187,22 +205,20 @@ struct Trie {
 }
 
 impl Trie {
-    fn new(mut first: Vec<(&[u8], u32)>, mut continued: Vec<(&[u8], u32)>) -> Result<Self> {
-        first.sort_unstable();
-        continued.sort_unstable();
-        let nodes = nodes(&first) + nodes(&continued);
+    /// Of sorted keys.
+    fn new(first: &Keys<'_>, continued: &Keys<'_>) -> Result<Self> {
+        let nodes = nodes(first) + nodes(continued);
         if nodes > MAX_NODES {
             return Err(Error::VocabularyTooLarge { what: "bytes of pieces", limit: MAX_NODES });
         }
-        let mut builder = Builder::default();
-        builder.cells.reserve(nodes + nodes / 8 + BLOCK);
+        let mut builder = Builder::with_room(nodes);
         builder.grow();
         // Cell 0 is nobody's; the roots are their own parents' children of no byte.
         for root in [0, FIRST, CONTINUED] {
             builder.take(root as usize, root);
         }
-        builder.add(FIRST, &first)?;
-        builder.add(CONTINUED, &continued)?;
+        builder.add(FIRST, first)?;
+        builder.add(CONTINUED, continued)?;
         Ok(Self { cells: builder.cells, ids: builder.ids })
     }
 
@@ -227,11 +243,12 @@ impl Trie {
     }
 }
 
-/// How many nodes a trie of these sorted pieces has, the root not counted.
-fn nodes(pieces: &[(&[u8], u32)]) -> usize {
+/// How many nodes a trie of these sorted keys has, the root not counted.
+fn nodes(keys: &Keys<'_>) -> usize {
     let mut before: &[u8] = &[];
     let mut sum = 0_usize;
-    for (piece, _) in pieces {
+    for id in &keys.ids {
+        let piece = keys.bytes(*id);
         let shared = piece.iter().zip(before).take_while(|(a, b)| a == b).count();
         sum += piece.len() - shared;
         before = piece;
@@ -243,45 +260,57 @@ fn nodes(pieces: &[(&[u8], u32)]) -> usize {
 const BLOCK: usize = 256;
 /// How many blocks are looked at for room before a new one is made.
 const OPEN_BLOCKS: usize = 16;
+/// So many cells are given to any trie. More are given at a third more than it has nodes; words of
+/// a language take a tenth more.
+const FREE_CELLS: usize = 1 << 20;
 
-#[derive(Default)]
 struct Builder {
     cells: Vec<Cell>,
     ids: Vec<u32>,
-    /// How many cells of each block are free.
-    free: Vec<usize>,
+    /// The free cells of each block: one bit for each.
+    free: Vec<[u64; BLOCK / 64]>,
+    most: usize,
 }
 
 impl Builder {
+    fn with_room(nodes: usize) -> Self {
+        let likely = nodes + nodes / 3 + BLOCK;
+        let most = likely.max(FREE_CELLS);
+        let (mut cells, mut ids) = (Vec::new(), Vec::new());
+        cells.reserve_exact(likely);
+        ids.reserve_exact(likely);
+        Self { cells, ids, free: Vec::new(), most }
+    }
+
     fn grow(&mut self) {
         let cells = self.cells.len() + BLOCK;
         self.cells.resize(cells, Cell { base: 0, parent: FREE });
         self.ids.resize(cells, 0);
-        self.free.push(BLOCK);
+        self.free.push([u64::MAX; BLOCK / 64]);
     }
 
     fn take(&mut self, cell: usize, parent: u32) {
         self.cells[cell].parent = parent;
-        self.free[cell / BLOCK] -= 1;
+        self.free[cell / BLOCK][cell % BLOCK / 64] &= !(1 << (cell % 64));
     }
 
-    /// Hangs the sorted pieces below a node; each path once, by a list of what is to be done.
-    fn add(&mut self, root: u32, pieces: &[(&[u8], u32)]) -> Result<()> {
-        let mut work = vec![(root, pieces, 0)];
-        while let Some((node, mut pieces, depth)) = work.pop() {
-            if let [(piece, id), rest @ ..] = pieces
-                && piece.len() == depth
+    /// Hangs sorted keys below a node; each path once, by a list of what is to be done.
+    fn add(&mut self, root: u32, keys: &Keys<'_>) -> Result<()> {
+        let mut work = vec![(root, &keys.ids[..], 0)];
+        while let Some((node, mut ids, depth)) = work.pop() {
+            if let [id, rest @ ..] = ids
+                && keys.bytes(*id).len() == depth
             {
                 self.cells[node as usize].base |= ENDS;
                 self.ids[node as usize] = *id;
-                pieces = rest;
+                ids = rest;
             }
-            if pieces.is_empty() {
+            if ids.is_empty() {
                 continue;
             }
-            let children: Vec<&[(&[u8], u32)]> =
-                pieces.chunk_by(|a, b| a.0[depth] == b.0[depth]).collect();
-            let bytes: Vec<u8> = children.iter().map(|child| child[0].0[depth]).collect();
+            let byte = |id: &u32| keys.bytes(*id)[depth]; // all that are left are longer
+            let children: Vec<&[u32]> = ids.chunk_by(|a, b| byte(a) == byte(b)).collect();
+            let bytes: Vec<u8> = children.iter().map(|child| byte(&child[0])).collect();
             let base = self.room(&bytes)?;
             self.cells[node as usize].base |= base;
             for (&byte, &child) in bytes.iter().zip(&children) {
@@ -297,19 +326,12 @@ impl Builder {
     fn room(&mut self, bytes: &[u8]) -> Result<u32> {
         let blocks = self.free.len();
         for block in blocks.saturating_sub(OPEN_BLOCKS)..blocks {
-            if self.free[block] < bytes.len() {
-                continue;
-            }
-            let cells = &self.cells[block * BLOCK..][..BLOCK];
-            let fits = |low: &usize| {
-                bytes.iter().all(|byte| cells[low ^ usize::from(*byte)].parent == FREE)
-            };
-            if let Some(low) = (0..BLOCK).find(fits) {
+            if let Some(low) = room_in(&self.free[block], bytes) {
                 return Ok((block * BLOCK + low) as u32);
             }
         }
         let base = self.cells.len();
-        if base >= ENDS as usize - BLOCK {
+        if base + BLOCK > self.most {
             return Err(Error::VocabularyTooLarge { what: "bytes of pieces", limit: MAX_NODES });
         }
         self.grow();
@@ -317,18 +339,42 @@ impl Builder {
     }
 }
 
+/// The base within a block.
+fn room_in(free: &[u64; BLOCK / 64], bytes: &[u8]) -> Option<usize> {
+    let is_free = |cell: usize| free[cell / 64] >> (cell % 64) & 1 == 1;
+    let (first, others) = bytes.split_first()?;
+    for (i, mut word) in free.iter().copied().enumerate() {
+        while word != 0 {
+            // Each cell that could be the first child's.
+            let low = (i * 64 + word.trailing_zeros() as usize) ^ usize::from(*first);
+            if others.iter().all(|byte| is_free(low ^ usize::from(*byte))) {
+                return Some(low);
+            }
+            word &= word - 1;
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn pieces(list: &[&'static str]) -> Vec<(&'static [u8], u32)> {
-        list.iter().enumerate().map(|(i, piece)| (piece.as_bytes(), i as u32)).collect()
+    fn vocabulary(pieces: &[&str]) -> Vocabulary {
+        Vocabulary::from_tokens(pieces.iter().map(|piece| (*piece).to_owned())).unwrap()
+    }
+
+    fn keys(vocabulary: &Vocabulary, skip: usize) -> Keys<'_> {
+        let mut keys = Keys { vocabulary, ids: (0..vocabulary.len() as u32).collect(), skip };
+        keys.sort();
+        keys
     }
 
     #[test]
     fn the_longest_piece_is_found() {
-        let trie =
-            Trie::new(pieces(&["un", "una", "ünter", "u"]), pieces(&["able", "a", "abl"])).unwrap();
+        let first = vocabulary(&["un", "una", "ünter", "u"]);
+        let continued = vocabulary(&["##able", "##a", "##abl"]);
+        let trie = Trie::new(&keys(&first, 0), &keys(&continued, 2)).unwrap();
         assert_eq!(trie.longest(FIRST, b"unaffable"), Some((1, 3)));
         assert_eq!(trie.longest(FIRST, b"uxx"), Some((3, 1)));
         assert_eq!(trie.longest(FIRST, "ünter".as_bytes()), Some((2, 6)));
@@ -340,7 +386,9 @@ mod tests {
 
     #[test]
     fn an_empty_trie_finds_nothing() {
-        let trie = Trie::new(Vec::new(), Vec::new()).unwrap();
+        let vocabulary = vocabulary(&["a"]);
+        let none = || Keys { vocabulary: &vocabulary, ids: Vec::new(), skip: 0 };
+        let trie = Trie::new(&none(), &none()).unwrap();
         for byte in 0..=255 {
             assert_eq!(trie.longest(FIRST, &[byte]), None);
             assert_eq!(trie.longest(CONTINUED, &[byte]), None);
@@ -348,19 +396,21 @@ mod tests {
     }
 
     #[test]
-    fn all_bytes_can_be_children() {
-        let bytes: Vec<u8> = (0..=255).collect();
-        let list: Vec<(&[u8], u32)> =
-            bytes.chunks(1).enumerate().map(|(i, byte)| (byte, i as u32)).collect();
-        let trie = Trie::new(list.clone(), list).unwrap();
-        for byte in 0..=255 {
-            assert_eq!(trie.longest(CONTINUED, &[byte, 0]), Some((u32::from(byte), 1)));
+    fn nodes_may_have_many_children() {
+        let letters: Vec<String> = ('\u{1}'..'\u{800}').map(String::from).collect();
+        let vocabulary = Vocabulary::from_tokens(letters.clone()).unwrap();
+        let trie = Trie::new(&keys(&vocabulary, 0), &keys(&vocabulary, 0)).unwrap();
+        for (letter, id) in letters.iter().zip(0..) {
+            let text = format!("{letter}x");
+            assert_eq!(trie.longest(CONTINUED, text.as_bytes()), Some((id, letter.len())));
         }
     }
 
     #[test]
     fn whole_words_are_found_by_their_bytes() {
-        let table = WholeWords::new(&pieces(&["the", "a", "sixteenletters16", "two words"]));
+        let vocabulary = vocabulary(&["the", "a", "sixteenletters16", "two words"]);
+        let keys = keys(&vocabulary, 0);
+        let table = WholeWords::new(&keys, 9);
         let key = |word: &str| {
             let mut key = [0; 16];
             key[..word.len()].copy_from_slice(word.as_bytes());
@@ -369,13 +419,11 @@ mod tests {
         assert_eq!(table.find(key("the")), Some(0));
         assert_eq!(table.find(key("sixteenletters16")), Some(2));
         assert_eq!(table.find(key("two words")), None);
-        assert_eq!(WholeWords::new(&[]).find(key("the")), None);
+        assert_eq!(WholeWords::new(&keys, 0).find(key("the")), None);
     }
 
     #[test]
     fn nodes_are_counted_once() {
-        let mut list = pieces(&["ab", "abc", "b"]);
-        list.sort_unstable();
-        assert_eq!(nodes(&list), 4);
+        assert_eq!(nodes(&keys(&vocabulary(&["ab", "abc", "b"]), 0)), 4);
     }
 }

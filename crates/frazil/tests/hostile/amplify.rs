@@ -118,3 +118,29 @@ pub fn xml_of_empty_ports() -> Vec<u8> {
 pub fn deep_xml() -> Vec<u8> {
     xml(&b"<a>".repeat(MANY * 5))
 }
+
+pub fn lines_of_short_pieces() -> Vec<u8> {
+    let lines: Vec<String> = (0..MANY * 5).map(|i| format!("{i:x}\n")).collect();
+    ["[UNK]\n", &lines.concat()].concat().into_bytes()
+}
+
+/// Nearly as many nodes of a trie as there are bytes.
+pub fn lines_of_long_pieces() -> Vec<u8> {
+    let rest = "z".repeat(780);
+    let lines: Vec<String> = (0..MANY / 55).map(|i| format!("##{i:04x}{rest}\n")).collect();
+    ["[UNK]\n", &lines.concat()].concat().into_bytes()
+}
+
+fn tokenizer_json(pieces: &str) -> Vec<u8> {
+    let model = format!(r#"{{"type":"WordPiece","vocab":{{"[UNK]":0,{pieces}}}}}"#);
+    format!(r#"{{"normalizer":{{"type":"BertNormalizer"}},"model":{model}}}"#).into_bytes()
+}
+
+pub fn json_of_short_pieces() -> Vec<u8> {
+    let pieces: Vec<String> = (1..MANY * 5).map(|i| format!(r#""{i:x}":{i}"#)).collect();
+    tokenizer_json(&pieces.join(","))
+}
+
+pub fn json_of_a_large_id() -> Vec<u8> {
+    tokenizer_json(r#""a":2000000"#)
+}

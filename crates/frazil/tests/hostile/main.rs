@@ -60,8 +60,10 @@ impl Seeds {
         npy::write(&mut array, &strings).unwrap();
         seeds.add("npy", array);
         seeds.add("safetensors", safetensors(&tensor));
-        for file in fuzz_seeds("openvino") {
-            seeds.add("openvino", file);
+        for kind in ["openvino", "vocabulary"] {
+            for file in fuzz_seeds(kind) {
+                seeds.add(kind, file);
+            }
         }
         seeds
     }
@@ -226,7 +228,7 @@ type Parser = fn(&[u8]);
 
 #[test]
 fn damaged_files_are_refused_or_read() {
-    let parsers: [(&str, Parser); 13] = [
+    let parsers: [(&str, Parser); 14] = [
         ("npy", parsers::npy),
         ("npz", parsers::npz),
         ("safetensors", parsers::safetensors),
@@ -240,6 +242,7 @@ fn damaged_files_are_refused_or_read() {
         ("pbtxt", parsers::pbtxt),
         ("openvino", parsers::openvino),
         ("onnx", parsers::onnx),
+        ("vocabulary", parsers::vocabulary),
     ];
     let seeds = Seeds::collect();
     let mut run = Run::new();
@@ -259,7 +262,7 @@ fn damaged_files_are_refused_or_read() {
         }
         eprintln!("{kind}: {} files, {:.1?}", files.len(), started.elapsed());
     }
-    let amplified: [(&str, Parser, Vec<u8>); 12] = [
+    let amplified: [(&str, Parser, Vec<u8>); 16] = [
         ("npy", parsers::npy, amplify::npy_of_short_strings()),
         ("safetensors", parsers::safetensors, amplify::safetensors_of_empty_tensors()),
         ("safetensors", parsers::safetensors, amplify::safetensors_of_many_axes()),
@@ -272,6 +275,10 @@ fn damaged_files_are_refused_or_read() {
         ("openvino", parsers::openvino, amplify::xml_of_empty_ports()),
         ("openvino", parsers::openvino, amplify::deep_xml()),
         ("onnx", parsers::onnx, amplify::onnx_of_empty_nodes()),
+        ("vocabulary", parsers::vocabulary, amplify::lines_of_short_pieces()),
+        ("vocabulary", parsers::vocabulary, amplify::lines_of_long_pieces()),
+        ("vocabulary", parsers::vocabulary, amplify::json_of_short_pieces()),
+        ("vocabulary", parsers::vocabulary, amplify::json_of_a_large_id()),
     ];
     for (kind, parser, file) in amplified {
         run.case(kind, &file, file.len(), || parser(&file));

@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use bytes::Bytes;
+use frazil_bert::tokenizer::{Casing, Tokenizer, Vocabulary};
 use frazil_convert::{onnx, openvino};
 use frazil_tensor::TensorStore;
 use frazil_tensor::npy::{self, Npz};
@@ -50,6 +51,19 @@ pub fn npz(bytes: &[u8]) {
 pub fn safetensors(bytes: &[u8]) {
     if let Ok(file) = SafeTensors::read(Bytes::copy_from_slice(bytes), "fuzz.safetensors") {
         read_all(&file);
+    }
+}
+
+/// `vocab.txt` and `tokenizer.json`; the file is cut by its own vocabulary.
+pub fn vocabulary(bytes: &[u8]) {
+    for read in [Vocabulary::from_lines(bytes), Vocabulary::from_json(bytes)] {
+        let Ok(vocabulary) = read else { continue };
+        let text = &bytes[..bytes.len().min(LARGE / 64)];
+        let text = String::from_utf8_lossy(text);
+        let Ok(tokenizer) = Tokenizer::new(vocabulary.into(), Casing::Lower) else { continue };
+        for (start, end) in tokenizer.encode(&text).offsets {
+            assert!(text.get(start as usize..end as usize).is_some_and(|slice| !slice.is_empty()));
+        }
     }
 }
 
