@@ -1,5 +1,6 @@
 //! The tokenizer against the original: the goldens that google-research/bert made under Python
 //! 3.7, words that a Python 3.7 found in made-up texts, and what must hold for any text.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -75,7 +75,7 @@ impl Vocabulary {
         })?;
         let lines = text.split_inclusive('\n');
         Self::build(lines.map(|line| {
-            let line = line.trim_matches(|c| unicode::is_whitespace(c));
+            let line = line.trim_matches(unicode::is_whitespace);
             Some(if line.contains('\r') { line.replace('\r', "").into() } else { line.into() })
         }))
     }
