@@ -120,7 +120,7 @@ pub fn deep_xml() -> Vec<u8> {
 }
 
 pub fn lines_of_short_pieces() -> Vec<u8> {
-    let lines: Vec<String> = (0..MANY * 5).map(|i| format!("{i:x}\n")).collect();
+    let lines: Vec<String> = (0..MANY * 2).map(|i| format!("{i:x}\n")).collect();
     ["[UNK]\n", &lines.concat()].concat().into_bytes()
 }
 
@@ -137,7 +137,7 @@ fn tokenizer_json(pieces: &str) -> Vec<u8> {
 }
 
 pub fn json_of_short_pieces() -> Vec<u8> {
-    let pieces: Vec<String> = (1..MANY * 5).map(|i| format!(r#""{i:x}":{i}"#)).collect();
+    let pieces: Vec<String> = (1..MANY * 2).map(|i| format!(r#""{i:x}":{i}"#)).collect();
     tokenizer_json(&pieces.join(","))
 }
 
