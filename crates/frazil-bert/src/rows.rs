@@ -1,7 +1,7 @@
 //! Data sets row by row: what can be wrong with a row, and what is done about it.
 //!
 //! A row is a line of a table or a question of a SQuAD file. A reader hands each of them to a
-//! [`Collector`], so that stopping at the first bad row and skipping all of them are the same code
+//! `Collector`, so that stopping at the first bad row and skipping all of them are the same code
 //! and no row is dropped without being counted. Left out: where rows come from, see
 //! [`glue`](crate::glue) and [`squad`](crate::squad).
 
