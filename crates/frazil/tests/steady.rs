@@ -1,11 +1,11 @@
-//! A worker that has seen a batch runs the next ones without an allocation.
+//! Weights are in memory once; a worker that has seen a batch runs the next ones without an
+//! allocation.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
 #[path = "hostile/memory.rs"]
 mod memory;
 
 use std::io::Write;
-use std::sync::Mutex;
 
 use frazil::bert::Head;
 use frazil::ops::bench::random_model;
@@ -31,12 +31,15 @@ fn batch(lengths: &[usize]) -> Inputs {
     ])
 }
 
-/// The counters are of the whole program: one test at a time.
-static ALONE: Mutex<()> = Mutex::new(());
-
+/// The counters are of the whole program, in which the end of one test allocates while another one
+/// runs: so there is one test.
 #[test]
+fn memory_is_taken_once() {
+    a_model_is_never_in_memory_twice();
+    nothing_is_allocated_in_the_steady_state();
+}
+
 fn a_model_is_never_in_memory_twice() {
-    let _alone = ALONE.lock().unwrap();
     let mut file = tempfile::NamedTempFile::new().unwrap();
     let config = r#"{"vocab_size": 97, "hidden_size": 192, "num_hidden_layers": 4,
         "num_attention_heads": 4, "intermediate_size": 768, "hidden_act": "gelu",
@@ -63,9 +66,7 @@ fn a_model_is_never_in_memory_twice() {
     }
 }
 
-#[test]
 fn nothing_is_allocated_in_the_steady_state() {
-    let _alone = ALONE.lock().unwrap();
     let mut file = tempfile::NamedTempFile::new().unwrap();
     let config = r#"{"vocab_size": 97, "hidden_size": 64, "num_hidden_layers": 2,
         "num_attention_heads": 4, "intermediate_size": 256, "hidden_act": "gelu",
