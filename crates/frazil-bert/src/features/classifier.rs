@@ -6,10 +6,9 @@
 use std::path::Path;
 
 use frazil_tf::example::{Example, Kind};
-use frazil_tf::tfrecord::{Compression, RecordReader, RecordWriter};
 use rayon::prelude::*;
 
-use super::{Features, Frame, int64, narrow};
+use super::{Features, Frame, int64, narrow, read_examples, write_examples};
 use crate::tokenizer::{Encoding, Tokenizer};
 use crate::{Error, Result};
 
@@ -207,23 +206,12 @@ pub fn write_records<'a>(
     path: impl AsRef<Path>,
     features: impl IntoIterator<Item = &'a ClassifierFeatures>,
 ) -> Result<u64> {
-    let mut writer = RecordWriter::create(path, Compression::None)?;
-    for features in features {
-        writer.add(&features.to_example().encode())?;
-    }
-    let count = writer.count();
-    writer.finish()?;
-    Ok(count)
+    write_examples(path, features.into_iter().map(ClassifierFeatures::to_example))
 }
 
 /// Reads what [`write_records`] or the original has written.
 pub fn read_records(path: impl AsRef<Path>) -> Result<Vec<ClassifierFeatures>> {
-    let path = path.as_ref();
-    let read = |record: frazil_tf::Result<_>| -> Result<ClassifierFeatures> {
-        ClassifierFeatures::from_example(&Example::decode(record?)?)
-    };
-    let records = RecordReader::open(path)?.map(read);
-    records.collect::<Result<_>>().map_err(|error| error.in_file(path))
+    read_examples(path, ClassifierFeatures::from_example)
 }
 
 #[cfg(test)]

@@ -7,7 +7,10 @@
 
 pub mod classifier;
 
+use std::path::Path;
+
 use frazil_tf::example::{self, Example};
+use frazil_tf::tfrecord::{Compression, RecordReader, RecordWriter};
 
 use crate::tokenizer::Vocabulary;
 use crate::{Error, Result};
@@ -19,6 +22,31 @@ pub use classifier::{ClassifierFeatures, InputExample, Target};
 const INPUT_IDS: &str = "input_ids";
 const INPUT_MASK: &str = "input_mask";
 const SEGMENT_IDS: &str = "segment_ids";
+
+/// Writes a file of examples; tells how many there were.
+pub(crate) fn write_examples(
+    path: impl AsRef<Path>,
+    examples: impl Iterator<Item = Example>,
+) -> Result<u64> {
+    let mut writer = RecordWriter::create(path, Compression::None)?;
+    for example in examples {
+        writer.add(&example.encode())?;
+    }
+    let count = writer.count();
+    writer.finish()?;
+    Ok(count)
+}
+
+/// Reads a file of examples, each as `of` understands it.
+pub(crate) fn read_examples<T>(
+    path: impl AsRef<Path>,
+    of: impl Fn(&Example) -> Result<T>,
+) -> Result<Vec<T>> {
+    let path = path.as_ref();
+    let read = |record: frazil_tf::Result<_>| of(&Example::decode(record?)?);
+    let records = RecordReader::open(path)?.map(read);
+    records.collect::<Result<_>>().map_err(|error| error.in_file(path))
+}
 
 /// The ids that frame every sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

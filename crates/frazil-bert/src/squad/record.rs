@@ -3,11 +3,10 @@
 use std::path::Path;
 
 use frazil_tf::example::Example;
-use frazil_tf::tfrecord::{Compression, RecordReader, RecordWriter};
 
 use super::SquadFeatures;
-use crate::features::{Features, int64};
-use crate::{Error, Result};
+use crate::Result;
+use crate::features::{Features, int64, read_examples, write_examples};
 
 const UNIQUE_IDS: &str = "unique_ids";
 const START_POSITIONS: &str = "start_positions";
@@ -46,20 +45,12 @@ pub fn write_records<'a>(
     path: impl AsRef<Path>,
     features: impl IntoIterator<Item = &'a SquadFeatures>,
 ) -> Result<u64> {
-    let mut writer = RecordWriter::create(path, Compression::None)?;
-    for features in features {
-        writer.add(&features.to_example().encode())?;
-    }
-    let count = writer.count();
-    writer.finish()?;
-    Ok(count)
+    write_examples(path, features.into_iter().map(SquadFeatures::to_example))
 }
 
 /// Reads what [`write_records`] or the original has written.
 pub fn read_records(path: impl AsRef<Path>) -> Result<Vec<SquadRecord>> {
-    let path = path.as_ref();
-    let read = |record: frazil_tf::Result<_>| -> Result<SquadRecord> {
-        let example = Example::decode(record?)?;
+    read_examples(path, |example| {
         let named = example.features();
         let has = |name| named.kind(name).is_some();
         let answer = if has(START_POSITIONS) || has(END_POSITIONS) {
@@ -69,11 +60,9 @@ pub fn read_records(path: impl AsRef<Path>) -> Result<Vec<SquadRecord>> {
         };
         Ok(SquadRecord {
             unique_id: int64(named, UNIQUE_IDS)?,
-            features: Features::from_example(&example)?,
+            features: Features::from_example(example)?,
             answer,
             is_impossible: has(IS_IMPOSSIBLE) && int64(named, IS_IMPOSSIBLE)? != 0,
         })
-    };
-    let records = RecordReader::open(path).map_err(Error::from)?.map(read);
-    records.collect::<Result<_>>().map_err(|error| error.in_file(path))
+    })
 }
