@@ -89,6 +89,26 @@ pub enum RowProblem {
     /// A line of JSON that is not an object.
     #[error("expected a JSON object: {0}")]
     Json(String),
+    /// A piece that the model has no embedding for: its vocabulary is another model's.
+    #[error(
+        "expected ids below {words}, the rows of the model's word embeddings, but `{piece}` is {id}"
+    )]
+    OutsideVocabulary {
+        /// The piece.
+        piece: String,
+        /// Its id.
+        id: i32,
+        /// Rows of the model's word embeddings.
+        words: usize,
+    },
+    /// A sequence longer than the model reads.
+    #[error("expected at most {most} pieces, but there are {found}")]
+    TooLong {
+        /// How many there are.
+        found: usize,
+        /// How many there can be.
+        most: usize,
+    },
     /// A JSON object without a key, or with a value of another type.
     #[error("expected `{key}` to be {expected}, but it is {found}")]
     Key {

@@ -34,7 +34,8 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-fn text(line: &[u8]) -> Result<&str, RowProblem> {
+/// A line as text, without its end.
+pub(super) fn text(line: &[u8]) -> Result<&str, RowProblem> {
     let line = std::str::from_utf8(line)
         .map_err(|error| RowProblem::Utf8 { at: error.valid_up_to() + 1 })?;
     let line = line.trim_end_matches('\r');

@@ -15,7 +15,7 @@ use crate::source::{Need, locate};
 use crate::{Error, Result};
 
 /// Pieces that stand for no text.
-const SPECIAL: [&str; 5] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];
+pub(crate) const SPECIAL: [&str; 5] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];
 /// Lines that are in memory at a time.
 const BATCH: usize = 4096;
 

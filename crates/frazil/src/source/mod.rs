@@ -12,7 +12,7 @@ mod locate;
 mod unpack;
 mod weights;
 
-pub use graph::{GraphOptions, OpenedGraph, Outputs, load_graph, open_graph};
+pub use graph::{GraphOptions, OpenedGraph, Outputs, load_graph, open_graph, open_graph_choosing};
 pub use locate::{Kind, Located, Need, locate};
 pub use weights::{Options, Weights, open_weights};
 

@@ -116,7 +116,7 @@ fn check_paths(graph: &Graph, inputs: &[InputSpec], outputs: &[Port]) -> Result<
 }
 
 /// The values that a model is known to be for.
-fn default_outputs(
+pub(super) fn default_outputs(
     graph: &Graph,
     options: &GraphOptions,
     signed: Vec<(String, Value)>,

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use frazil_bert::{BertConfig, Head};
 use frazil_graph::pass::{self, Report};
-use frazil_graph::{Graph, Symbol, Value};
+use frazil_graph::{Graph, Port, Symbol, Value};
 use frazil_tensor::TensorStore;
 
 use super::locate::{Located, Need, locate};
@@ -72,10 +72,27 @@ pub struct OpenedGraph {
 
 /// Opens `path` as a graph that can be run or written.
 pub fn open_graph(path: impl AsRef<Path>, options: &GraphOptions) -> Result<OpenedGraph> {
+    open_graph_choosing(path, options, |_, outputs| outputs)
+}
+
+/// The same, with other outputs than the graph would have: `choose` sees the whole graph, before
+/// anything is cut off, and the outputs that it would have (none if nothing tells them), and says
+/// which ones it shall have. Outputs that the options name are not asked about.
+pub fn open_graph_choosing(
+    path: impl AsRef<Path>,
+    options: &GraphOptions,
+    choose: impl FnOnce(&Graph, Result<Vec<Port>>) -> Result<Vec<Port>>,
+) -> Result<OpenedGraph> {
     let located = locate(path, Need::Values)?;
-    let loaded = load::load(&located, options)?;
+    let mut loaded = load::load(&located, options)?;
     let mut notes = located.notes.clone();
-    notes.extend(loaded.notes);
+    notes.append(&mut loaded.notes);
+    if options.cut.outputs.is_none() {
+        let signed = std::mem::take(&mut loaded.signed);
+        let outputs = cut::default_outputs(&loaded.graph, options, signed, &mut notes);
+        let chosen = choose(&loaded.graph, outputs)?;
+        loaded.signed = chosen.into_iter().map(|port| (port.name, port.value)).collect();
+    }
     let mut graph = loaded.graph;
     let mut passes = cut::cut(&mut graph, options, loaded.signed, &mut notes)?;
     if let Some(weights) = &loaded.weights {

@@ -1,9 +1,14 @@
 //! Tables of one's own: TSV, CSV, or JSON Lines.
 //!
 //! TSV and CSV name their columns in the first line, or columns are given by number and there is
-//! no such line. JSON Lines has an object on each line. Left out: guessing which column is what.
+//! no such line. JSON Lines has an object on each line. [`read`] takes a whole file, [`Reader`] a
+//! row at a time. Left out: guessing which column is what.
+
+mod reader;
 
 use std::path::Path;
+
+pub use reader::{Reader, Stop};
 
 use serde_json::Value;
 
@@ -132,32 +137,54 @@ fn table(
             header = line.map_err(|problem| problem.on_line(number))?;
         }
     }
-    let place = |column: &Column| match column {
-        Column::Index(index) => Ok(*index),
-        Column::Name(name) => header
-            .iter()
-            .position(|known| known.trim() == name)
-            .ok_or_else(|| Error::NoColumn { name: name.clone(), found: header.clone() }),
-    };
-    let text_a = place(&layout.text_a)?;
-    let text_b = layout.text_b.as_ref().map(&place).transpose()?;
-    let label = layout.label.as_ref().map(&place).transpose()?;
+    let places = Places::of(&header, layout)?;
     for (number, line) in lines {
-        let example = line.and_then(|mut columns| {
-            let found = columns.len();
-            let mut take = |column: usize, what| {
-                let missing = RowProblem::MissingColumn { what, column: column + 1, found };
-                // Cloned, as one column may be asked for twice.
-                columns.get_mut(column).map(|text| text.clone()).ok_or(missing)
-            };
-            let a = take(text_a, "the text")?;
-            let b = text_b.map(|column| take(column, "the second text")).transpose()?;
-            let label = label.map(|column| take(column, "the label")).transpose()?;
-            finish(number, layout, a, b, label)
-        });
-        rows.add(number, example)?;
+        rows.add(number, line.and_then(|columns| places.row(number, &columns, layout)))?;
     }
     Ok(())
+}
+
+/// Which column is what, counted from 0.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    text_a: usize,
+    text_b: Option<usize>,
+    label: Option<usize>,
+}
+
+impl Places {
+    /// By the names in the first line, where columns are named.
+    fn of(header: &[String], layout: &Layout) -> Result<Self> {
+        let place = |column: &Column| match column {
+            Column::Index(index) => Ok(*index),
+            Column::Name(name) => header
+                .iter()
+                .position(|known| known.trim() == name)
+                .ok_or_else(|| Error::NoColumn { name: name.clone(), found: header.to_vec() }),
+        };
+        Ok(Self {
+            text_a: place(&layout.text_a)?,
+            text_b: layout.text_b.as_ref().map(&place).transpose()?,
+            label: layout.label.as_ref().map(&place).transpose()?,
+        })
+    }
+
+    fn row(
+        &self,
+        number: usize,
+        columns: &[String],
+        layout: &Layout,
+    ) -> Result<InputExample, RowProblem> {
+        let take = |column: usize, what| {
+            let missing =
+                RowProblem::MissingColumn { what, column: column + 1, found: columns.len() };
+            columns.get(column).cloned().ok_or(missing)
+        };
+        let a = take(self.text_a, "the text")?;
+        let b = self.text_b.map(|column| take(column, "the second text")).transpose()?;
+        let label = self.label.map(|column| take(column, "the label")).transpose()?;
+        finish(number, layout, a, b, label)
+    }
 }
 
 fn json_row(number: usize, line: &str, layout: &Layout) -> Result<InputExample, RowProblem> {

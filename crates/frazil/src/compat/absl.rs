@@ -1,0 +1,473 @@
+//! Flags as TensorFlow 1.15's `tf.flags` and `tf.app.run` take them, which are absl's: the programs
+//! of google-research/bert are called so.
+//!
+//! `--name=value`, `--name value`, one hyphen or two; `--x`, `--nox` and `--x=true|false|1|0|…` for
+//! truths (`--x false` is `--x` and a stray word, there as here); `--flagfile=FILE`; everything
+//! behind `--` is no flag. A flag that nobody knows is passed over by `tf.app.run`; here it is, too,
+//! with a warning. What is wrong is said in absl's words, with its exit code 1. Left out: flags of
+//! absl itself that only concern Python (`--pdb`, `--run_with_profiling`).
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use frazil::tensor::nearest;
+
+use crate::cli::Outcome;
+
+/// What a flag's value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Anything.
+    Text,
+    /// A whole number; also `0x1f` and `0o17`.
+    Integer,
+    /// A number.
+    Float,
+    /// True or false.
+    Truth,
+}
+
+/// A flag.
+#[derive(Clone, Copy, Debug)]
+pub struct Flag {
+    name: &'static str,
+    kind: Kind,
+    default: Option<&'static str>,
+    required: bool,
+    help: &'static str,
+}
+
+impl Flag {
+    const fn new(
+        name: &'static str,
+        kind: Kind,
+        default: Option<&'static str>,
+        help: &'static str,
+    ) -> Self {
+        Self { name, kind, default, required: false, help }
+    }
+
+    /// `flags.DEFINE_string`
+    pub const fn text(
+        name: &'static str,
+        default: Option<&'static str>,
+        help: &'static str,
+    ) -> Self {
+        Self::new(name, Kind::Text, default, help)
+    }
+
+    /// `flags.DEFINE_integer`
+    pub const fn integer(name: &'static str, default: &'static str, help: &'static str) -> Self {
+        Self::new(name, Kind::Integer, Some(default), help)
+    }
+
+    /// `flags.DEFINE_float`
+    pub const fn float(name: &'static str, default: &'static str, help: &'static str) -> Self {
+        Self::new(name, Kind::Float, Some(default), help)
+    }
+
+    /// `flags.DEFINE_bool`
+    pub const fn truth(name: &'static str, default: bool, help: &'static str) -> Self {
+        Self::new(name, Kind::Truth, Some(if default { "true" } else { "false" }), help)
+    }
+
+    /// `flags.mark_flag_as_required`
+    pub const fn required(mut self) -> Self {
+        self.required = true;
+        self
+    }
+}
+
+/// Flags that absl itself has; they are read and have no effect here.
+const OF_ABSL: [Flag; 9] = [
+    Flag::text("undefok", None, ""),
+    Flag::integer("verbosity", "-1", ""),
+    Flag::integer("v", "-1", ""),
+    Flag::text("log_dir", None, ""),
+    Flag::text("stderrthreshold", None, ""),
+    Flag::truth("logtostderr", false, ""),
+    Flag::truth("alsologtostderr", false, ""),
+    Flag::truth("showprefixforinfo", true, ""),
+    Flag::truth("only_check_args", false, ""),
+];
+
+/// Flag files may name others; deeper than that they name each other.
+const DEEPEST_FILE: usize = 16;
+
+/// A program and its flags.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it does, in a sentence.
+    pub about: &'static str,
+    /// Its flags.
+    pub flags: &'static [Flag],
+}
+
+/// What was given, with the defaults of the rest.
+#[derive(Clone, Debug)]
+pub struct Values {
+    flags: &'static [Flag],
+    /// In order; the last one of a name counts.
+    given: Vec<(&'static str, String)>,
+    /// Words that are no flags of the program.
+    pub unknown: Vec<String>,
+}
+
+impl Values {
+    fn raw(&self, name: &str) -> Option<&str> {
+        let given = self.given.iter().rev().find(|(known, _)| *known == name);
+        given.map(|(_, value)| value.as_str()).or_else(|| {
+            let flag = self.flags.iter().find(|flag| flag.name == name);
+            flag.expect("the program defines every flag that it asks for").default
+        })
+    }
+
+    /// A text that was given and is not empty, or a default.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.raw(name).filter(|value| !value.is_empty())
+    }
+
+    /// The same as a path.
+    pub fn path(&self, name: &str) -> Option<PathBuf> {
+        self.text(name).map(PathBuf::from)
+    }
+
+    /// A whole number.
+    pub fn integer(&self, name: &str) -> i64 {
+        let value = self.raw(name).and_then(integer);
+        value.expect("integers are checked when they are read, and have defaults")
+    }
+
+    /// A number.
+    pub fn float(&self, name: &str) -> f64 {
+        let value = self.raw(name).and_then(float);
+        value.expect("numbers are checked when they are read, and have defaults")
+    }
+
+    /// True or false.
+    pub fn truth(&self, name: &str) -> bool {
+        let value = self.raw(name).and_then(truth);
+        value.expect("truths are checked when they are read, and have defaults")
+    }
+
+    /// Whether the user gave it.
+    pub fn is_given(&self, name: &str) -> bool {
+        self.given.iter().any(|(known, _)| *known == name)
+    }
+}
+
+/// What a command line asks for.
+#[derive(Debug)]
+pub enum Asked {
+    /// To run.
+    Run(Values),
+    /// What the flags are.
+    Help,
+}
+
+impl Program {
+    /// Reads the words and does what absl does before `main`: prints the help, says what is wrong.
+    /// The values, or how the program ends.
+    #[allow(clippy::print_stderr, reason = "absl's words")]
+    pub fn start(
+        &self,
+        words: &[OsString],
+        out: &mut dyn Write,
+    ) -> std::io::Result<Result<Values, Outcome>> {
+        let words = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        Ok(match self.parse(words) {
+            Ok(Asked::Help) => {
+                write!(out, "{}", self.help())?;
+                Err(Outcome::Done)
+            }
+            Ok(Asked::Run(values)) => {
+                for word in &values.unknown {
+                    let near = nearest(bare(word), self.flags.iter().map(|flag| flag.name));
+                    let near = near.first().filter(|_| word.starts_with('-'));
+                    let near = near.map(|near| format!("; did you mean `--{near}`?"));
+                    let near = near.unwrap_or_default();
+                    eprintln!("warning: `{word}` is no flag of {}; it is ignored{near}", self.name);
+                }
+                Ok(values)
+            }
+            Err(message) => {
+                eprintln!("FATAL Flags parsing error: {message}");
+                eprintln!("Pass --helpshort or --helpfull to see help on flags.");
+                Err(Outcome::CheckFailed)
+            }
+        })
+    }
+
+    /// Reads the words; what is wrong, in absl's.
+    pub fn parse(&self, words: Vec<String>) -> Result<Asked, String> {
+        let words = with_files(words, &mut Vec::new())?;
+        let mut values = Values { flags: self.flags, given: Vec::new(), unknown: Vec::new() };
+        let mut rest = words.into_iter();
+        while let Some(word) = rest.next() {
+            if word == "--" {
+                values.unknown.extend(rest);
+                break;
+            }
+            let flag = bare(&word);
+            if !word.starts_with('-') || flag.is_empty() {
+                values.unknown.push(word);
+                continue;
+            }
+            let (name, value) = match flag.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (flag, None),
+            };
+            if matches!(name, "help" | "h" | "?" | "helpshort" | "helpfull" | "helpxml") {
+                return Ok(Asked::Help);
+            }
+            if let Some(known) = self.find(name) {
+                let value = match (value, known.kind) {
+                    (Some(value), _) => value,
+                    (None, Kind::Truth) => "true".to_owned(),
+                    (None, _) => {
+                        rest.next().ok_or_else(|| format!("Missing value for flag {word}"))?
+                    }
+                };
+                check(known, &value)?;
+                values.given.push((known.name, value));
+                continue;
+            }
+            let negated = name.strip_prefix("no").and_then(|name| self.find(name));
+            match negated.filter(|flag| flag.kind == Kind::Truth) {
+                Some(_) if value.is_some() => {
+                    return Err(format!("{word} does not take an argument"));
+                }
+                Some(known) => values.given.push((known.name, "false".to_owned())),
+                None => values.unknown.push(word),
+            }
+        }
+        let missing = |flag: &&Flag| flag.required && values.raw(flag.name).is_none();
+        let missing: Vec<String> = self
+            .flags
+            .iter()
+            .filter(missing)
+            .map(|Flag { name, .. }| {
+                format!("flag --{name}=None: Flag --{name} must have a value other than None.")
+            })
+            .collect();
+        if !missing.is_empty() {
+            return Err(missing.join("\n"));
+        }
+        Ok(Asked::Run(values))
+    }
+
+    fn find(&self, name: &str) -> Option<&'static Flag> {
+        let mut all = self.flags.iter().chain(&OF_ABSL);
+        all.find(|flag| flag.name == name)
+    }
+
+    /// What the flags are, laid out as absl does.
+    pub fn help(&self) -> String {
+        let mut text = format!("\n{}\n\nflags:\n\n{}:\n", self.about, self.name);
+        let mut flags: Vec<&Flag> = self.flags.iter().collect();
+        flags.sort_by_key(|flag| flag.name);
+        for flag in flags {
+            let no = if flag.kind == Kind::Truth { "[no]" } else { "" };
+            text.push_str(&format!("  --{no}{}: {}\n", flag.name, flag.help));
+            if let Some(default) = flag.default {
+                text.push_str(&format!("    (default: '{default}')\n"));
+            }
+            match flag.kind {
+                Kind::Integer => text.push_str("    (an integer)\n"),
+                Kind::Float => text.push_str("    (a number)\n"),
+                Kind::Text | Kind::Truth => {}
+            }
+        }
+        text
+    }
+}
+
+/// Without its hyphens: one or two.
+fn bare(word: &str) -> &str {
+    let one = word.strip_prefix('-').unwrap_or(word);
+    one.strip_prefix('-').unwrap_or(one)
+}
+
+/// The words with those of flag files in the place of `--flagfile`; `open` are the files that lead
+/// here.
+fn with_files(words: Vec<String>, open: &mut Vec<PathBuf>) -> Result<Vec<String>, String> {
+    let mut all = Vec::new();
+    let mut rest = words.into_iter();
+    while let Some(word) = rest.next() {
+        if word == "--" {
+            all.push(word);
+            all.extend(rest);
+            break;
+        }
+        let Some(flag) = bare(&word).strip_prefix("flagfile").filter(|_| word.starts_with('-'))
+        else {
+            all.push(word);
+            continue;
+        };
+        let path = match flag.strip_prefix('=') {
+            Some(path) => path.to_owned(),
+            None if flag.is_empty() => {
+                rest.next().ok_or_else(|| "--flagfile with no argument".to_owned())?
+            }
+            None => {
+                all.push(word);
+                continue;
+            }
+        };
+        let path = PathBuf::from(path);
+        if open.contains(&path) || open.len() == DEEPEST_FILE {
+            continue; // absl warns of a circle and goes on
+        }
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| format!("Unable to open flagfile: {}: {error}", show(&path)))?;
+        let lines = text
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty() && !line.starts_with('#') && !line.starts_with("//"));
+        open.push(path);
+        all.extend(with_files(lines.map(str::to_owned).collect(), open)?);
+        open.pop();
+    }
+    Ok(all)
+}
+
+fn show(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Whether the value is one; why not, in Python's words.
+fn check(flag: &Flag, value: &str) -> Result<(), String> {
+    let reason = match flag.kind {
+        Kind::Integer if integer(value).is_none() => {
+            format!("invalid literal for int() with base 10: '{value}'")
+        }
+        Kind::Float if float(value).is_none() => {
+            format!("could not convert string to float: '{value}'")
+        }
+        Kind::Truth if truth(value).is_none() => {
+            format!("('Non-boolean argument to boolean flag', '{value}')")
+        }
+        _ => return Ok(()),
+    };
+    Err(format!("flag --{}={value}: {reason}", flag.name))
+}
+
+fn integer(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let radix = |prefix: &str| text.strip_prefix(prefix);
+    if let Some(digits) = radix("0x").or_else(|| radix("0X")) {
+        return i64::from_str_radix(digits, 16).ok();
+    }
+    match radix("0o") {
+        Some(digits) => i64::from_str_radix(digits, 8).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+fn float(text: &str) -> Option<f64> {
+    text.trim().parse().ok()
+}
+
+fn truth(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "t" | "1" | "yes" | "y" => Some(true),
+        "false" | "f" | "0" | "no" | "n" => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROGRAM: Program = Program {
+        name: "f",
+        about: "Tests.",
+        flags: &[
+            Flag::text("data_dir", None, "the data").required(),
+            Flag::integer("n", "32", "a number"),
+            Flag::float("lr", "5e-05", "a rate"),
+            Flag::truth("do_x", false, "do it"),
+        ],
+    };
+
+    fn parse(words: &[&str]) -> Result<Values, String> {
+        let words = words.iter().map(|&word| word.to_owned()).collect();
+        match PROGRAM.parse(words)? {
+            Asked::Run(values) => Ok(values),
+            Asked::Help => Err("help".into()),
+        }
+    }
+
+    fn seen(words: &[&str]) -> (String, i64, f64, bool, Vec<String>) {
+        let v = parse(words).unwrap();
+        let text = v.text("data_dir").unwrap().to_owned();
+        (text, v.integer("n"), v.float("lr"), v.truth("do_x"), v.unknown)
+    }
+
+    /// What `tf.app.run` of TensorFlow 1.15.5 gave for the same words.
+    #[test]
+    fn words_are_read_as_tensorflow_reads_them() {
+        let expected = |n, x, unknown: &[&str]| {
+            let unknown = unknown.iter().map(|&word| word.to_owned()).collect();
+            ("a".to_owned(), n, 5e-5, x, unknown)
+        };
+        let unknown = ["--data_dir=a", "--unknown=3", "x", "--n", "5"];
+        assert_eq!(seen(&unknown), expected(5, false, &["--unknown=3", "x"]));
+        assert_eq!(seen(&["--data_dir=a", "-n", "7", "-do_x"]), expected(7, true, &[]));
+        assert_eq!(seen(&["--data_dir=a", "--do_x", "false"]), expected(32, true, &["false"]));
+        assert_eq!(seen(&["--data_dir=a", "--", "--n=3"]), expected(32, false, &["--n=3"]));
+        assert_eq!(seen(&["--data_dir=a", "--dox"]), expected(32, false, &["--dox"]));
+        assert_eq!(seen(&["--data_dir=a", "--n=0x10"]), expected(16, false, &[]));
+        assert_eq!(seen(&["--data_dir=a", "--do_x", "--nodo_x"]), expected(32, false, &[]));
+        assert_eq!(seen(&["--data_dir", "--n"]).0, "--n");
+        for (word, x) in [("--do_x=True", true), ("--do_x=f", false), ("--do_x=1", true)] {
+            assert_eq!(seen(&["--data_dir=a", word]), expected(32, x, &[]), "{word}");
+        }
+        assert!(!parse(&["--data_dir=a"]).unwrap().is_given("n"));
+    }
+
+    #[test]
+    fn mistakes_are_said_in_absls_words() {
+        let error = |words: &[&str]| parse(words).unwrap_err();
+        let none = "flag --data_dir=None: Flag --data_dir must have a value other than None.";
+        assert_eq!(error(&[]), none);
+        assert_eq!(error(&["--dat=a"]), none);
+        let int = "flag --n=1.5: invalid literal for int() with base 10: '1.5'";
+        assert_eq!(error(&["--data_dir=a", "--n=1.5"]), int);
+        let float = "flag --lr=1e: could not convert string to float: '1e'";
+        assert_eq!(error(&["--data_dir=a", "--lr=1e"]), float);
+        let truth = "flag --do_x=maybe: ('Non-boolean argument to boolean flag', 'maybe')";
+        assert_eq!(error(&["--data_dir=a", "--do_x=maybe"]), truth);
+        assert_eq!(error(&["--nodo_x=1"]), "--nodo_x=1 does not take an argument");
+        assert_eq!(error(&["--data_dir=a", "--n"]), "Missing value for flag --n");
+    }
+
+    #[test]
+    fn files_of_flags_are_read_in_their_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("flags");
+        let text = format!("# a comment\n--n=7\n\n// another\n--flagfile={}\n", file.display());
+        std::fs::write(&file, text).unwrap();
+        let flag = format!("--flagfile={}", file.display());
+        assert_eq!(seen(&["--data_dir=a", "--n=3", &flag]).1, 7);
+        assert_eq!(seen(&["--data_dir=a", &flag, "--n=3"]).1, 3);
+        let missing = parse(&["--flagfile", "nowhere"]).unwrap_err();
+        assert!(missing.starts_with("Unable to open flagfile: nowhere"), "{missing}");
+    }
+
+    #[test]
+    fn help_lists_all() {
+        assert_eq!(parse(&["--help"]).unwrap_err(), "help");
+        let help = PROGRAM.help();
+        assert!(help.contains("  --[no]do_x: do it\n    (default: 'false')\n"), "{help}");
+        assert!(help.contains("  --n: a number\n    (default: '32')\n    (an integer)\n"));
+        let mut printed = Vec::new();
+        let end = PROGRAM.start(&["--helpshort".into()], &mut printed).unwrap();
+        assert_eq!(end.unwrap_err(), Outcome::Done);
+        assert_eq!(String::from_utf8(printed).unwrap(), help);
+    }
+}

@@ -1,0 +1,249 @@
+//! From a path to a model that runs: the graph opened and cut for what is wanted, its sizes made
+//! open where they are baked in, its vocabulary and labels found beside it.
+
+use std::path::{Path, PathBuf};
+
+use frazil_bert::config::{FromHuggingFace, Labels};
+use frazil_bert::{BertConfig, Head};
+use frazil_graph::pass::{self, Reshape};
+use frazil_graph::{Graph, Op, infer};
+use frazil_runtime::{Engine, EngineOptions};
+
+use super::ends::{self, Ends};
+use super::{Options, TextModel, Want};
+use crate::ops::compile::{self, Compiled};
+use crate::ops::role::{self, InputRole, Role};
+use crate::ops::run::dropout_note;
+use crate::source::{GraphOptions, Kind, Located, Need, locate, open_graph_choosing};
+use crate::{Error, Result};
+
+const VOCABULARIES: [&str; 2] = ["vocab.txt", "tokenizer.json"];
+
+/// What a graph is made for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// The number of sequences that it takes, if it takes no other.
+    pub batch: Option<usize>,
+    /// The length that it takes, if it takes no other.
+    pub seq: Option<usize>,
+    /// The most positions, where that is known.
+    pub positions: Option<usize>,
+    /// The rows of the word table, where that is known.
+    pub words: Option<usize>,
+    /// The width of each output's rows, where it is known.
+    pub widths: Vec<Option<usize>>,
+}
+
+impl Want {
+    /// The head that gives it.
+    fn head(&self) -> Head {
+        match self {
+            Self::Classes => Head::Classifier,
+            Self::Span => Head::Squad,
+            Self::Hidden(_) | Self::Pooled => Head::Encoder,
+            Self::Words => Head::Mlm,
+            Self::NextSentence => Head::Nsp,
+        }
+    }
+}
+
+/// A graph that gives what is wanted and is ready to run.
+struct Ready {
+    engine: Engine,
+    ends: Ends,
+    sizes: Sizes,
+    located: Option<Located>,
+    config: Option<BertConfig>,
+    notes: Vec<String>,
+}
+
+pub(super) fn open(path: &Path, want: &Want, options: &Options) -> Result<TextModel> {
+    // The vocabulary first: it is small, and the more likely one to be missing.
+    let compiled = compile::is_compiled(path);
+    let located = if compiled { None } else { Some(locate(path, Need::Names)?) };
+    let vocabulary = vocabulary(path, located.as_ref(), options)?;
+    let tokenizer = super::tokenizer(&vocabulary, options)?;
+    let mut ready = match &located {
+        None => open_compiled(path, want, options)?,
+        Some(located) => open_source(path, located, want, options)?,
+    };
+    let beside = |name: &str| match &located {
+        Some(located) => located.beside(&[name]),
+        None => Some(folder_of(path).join(name)).filter(|path| path.is_file()),
+    };
+    let config_file = options.graph.config.clone().or_else(|| beside("config.json"));
+    let labels = config_file.and_then(|path| FromHuggingFace::read(path).ok()?.labels);
+    let labels = match labels {
+        Some(Labels::Names(names)) => Some(names),
+        _ => None,
+    };
+    if ready.config.is_none() {
+        let file = options.graph.config.clone().or_else(|| beside("bert_config.json"));
+        ready.config = file.and_then(|path| BertConfig::read(path).ok());
+    }
+    let Ready { engine, ends, mut sizes, located, config, mut notes } = ready;
+    if sizes.positions.is_none() {
+        sizes.positions = config.as_ref().map(|config| config.max_position_embeddings);
+    }
+    let pieces = tokenizer.vocabulary().len();
+    if let Some(words) = sizes.words.filter(|words| pieces > *words) {
+        notes.push(format!(
+            "`{}` has {pieces} pieces, but the model has word embeddings for {words}: is it \
+             another model's?",
+            vocabulary.display()
+        ));
+    }
+    let max_seq_length = super::length(options.max_seq_length, sizes.positions)?;
+    let rows = options.rows.max(1);
+    Ok(TextModel {
+        tokenizer,
+        vocabulary,
+        engine,
+        ends,
+        sizes,
+        located,
+        config,
+        labels,
+        max_seq_length,
+        rows,
+        notes,
+    })
+}
+
+fn folder_of(path: &Path) -> &Path {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}
+
+/// The vocabulary that is named, or that lies beside the model.
+fn vocabulary(path: &Path, located: Option<&Located>, options: &Options) -> Result<PathBuf> {
+    if let Some(given) = &options.vocabulary {
+        return Ok(given.clone());
+    }
+    let beside = match located {
+        Some(located) => located.beside(&VOCABULARIES),
+        None => {
+            let mut files = VOCABULARIES.iter().map(|name| folder_of(path).join(name));
+            files.find(|file| file.is_file())
+        }
+    };
+    beside.ok_or_else(|| Error::Usage {
+        what: format!("neither `vocab.txt` nor `tokenizer.json` lies beside `{}`", path.display()),
+        hint: "name the vocabulary with `--vocab`".into(),
+    })
+}
+
+fn engine_options(options: &Options) -> EngineOptions {
+    EngineOptions { threads: options.threads, packed: true, ..EngineOptions::default() }
+}
+
+/// A compiled model has the outputs that it has.
+fn open_compiled(path: &Path, want: &Want, options: &Options) -> Result<Ready> {
+    let mut compiled = Compiled::open(path)?;
+    let outputs = compiled.graph.outputs.clone();
+    let chosen = ends::choose(&compiled.graph, Ok(outputs), want, true)?;
+    compiled.graph.outputs = chosen.ports.clone();
+    compiled.graph.prune();
+    let mut notes = chosen.notes.clone();
+    let sizes = sizes(&compiled.graph, &mut notes)?;
+    let roles = role::roles(&compiled.graph)?;
+    let engine = compiled.engine(&engine_options(options))?;
+    let ends = Ends::new(&compiled.graph, chosen, roles)?;
+    let sizes = Sizes { positions: positions(&engine).or(sizes.positions), ..sizes };
+    Ok(Ready { engine, ends, sizes, located: None, config: None, notes })
+}
+
+fn open_source(path: &Path, located: &Located, want: &Want, options: &Options) -> Result<Ready> {
+    let weights = matches!(located.kind, Kind::Checkpoint | Kind::SafeTensors | Kind::Npz);
+    let head = weights.then(|| options.graph.head.unwrap_or(want.head()));
+    let how = GraphOptions { head, ..options.graph.clone() };
+    let mut chosen = None;
+    let opened = open_graph_choosing(path, &how, |graph, outputs| {
+        let found = ends::choose(graph, outputs, want, false)?;
+        let ports = found.ports.clone();
+        chosen = Some(found);
+        Ok(ports)
+    })?;
+    let mut notes = opened.notes;
+    notes.extend(dropout_note(&opened.passes));
+    let mut graph = opened.graph;
+    let mut chosen = match chosen {
+        Some(chosen) => chosen,
+        // The user named them.
+        None => {
+            let outputs = graph.outputs.clone();
+            let found = ends::choose(&graph, Ok(outputs), want, true)?;
+            graph.outputs = found.ports.clone();
+            graph.prune();
+            found
+        }
+    };
+    notes.append(&mut chosen.notes);
+    if ids_dims(&role::roles(&graph)?).iter().flatten().any(Option::is_some) {
+        match pass::reshape(&mut graph, &Reshape::dynamic()) {
+            Ok(report) => notes.push(format!(
+                "the graph is made for one batch size or length; {} of its constants are computed \
+                 from the inputs instead",
+                report.done.len()
+            )),
+            Err(error) => notes.push(format!(
+                "the graph is made for one batch size or length, and sequences are padded to it: \
+                 {error}"
+            )),
+        }
+    }
+    let sizes = sizes(&graph, &mut notes)?;
+    let roles = role::roles(&graph)?;
+    let ends = Ends::new(&graph, chosen, roles)?;
+    let engine = Engine::from_graph(graph, &engine_options(options))?;
+    let known = opened.config.as_ref().map(|config| config.max_position_embeddings);
+    let table = known.or_else(|| positions(&engine));
+    let positions = match (table, sizes.seq) {
+        (Some(table), Some(seq)) => Some(table.min(seq)),
+        (table, seq) => table.or(seq),
+    };
+    let sizes = Sizes { positions, ..sizes };
+    let (located, config) = (Some(opened.located), opened.config);
+    Ok(Ready { engine, ends, sizes, located, config, notes })
+}
+
+/// Batch and length of the ids, where they are numbers.
+fn ids_dims(roles: &[InputRole]) -> Option<[Option<usize>; 2]> {
+    let ids = roles.iter().find(|input| input.role == Role::Ids)?;
+    let known = |dim: &frazil_graph::Dim| usize::try_from(dim.as_known()?).ok();
+    match ids.dims.as_deref() {
+        Some([batch, seq]) => Some([known(batch), known(seq)]),
+        _ => Some([None, None]),
+    }
+}
+
+fn sizes(graph: &Graph, notes: &mut Vec<String>) -> Result<Sizes> {
+    let roles = role::roles(graph)?;
+    let Some([batch, seq]) = ids_dims(&roles) else {
+        return Err(Error::Usage {
+            what: "the graph has no input that is used as `input_ids`".into(),
+            hint: "`frazil inspect` lists its inputs".into(),
+        });
+    };
+    if let Some(batch) = batch.filter(|batch| *batch > 1) {
+        notes.push(format!("the graph takes {batch} sequences at a time"));
+    }
+    let ids = roles.iter().find(|input| input.role == Role::Ids);
+    let facts = infer(graph)?;
+    let width = |port: &frazil_graph::Port| {
+        let dims = facts[port.value].dims.as_ref()?;
+        usize::try_from(dims.last()?.as_known()?).ok()
+    };
+    let widths = graph.outputs.iter().map(width).collect();
+    Ok(Sizes { batch, seq, positions: seq, words: ids.and_then(|ids| ids.limit), widths })
+}
+
+/// The rows of the position table, as the engine sees it.
+fn positions(engine: &Engine) -> Option<usize> {
+    let graph = engine.graph();
+    let facts = infer(graph).ok()?;
+    graph.nodes().find_map(|(_, node)| {
+        let table = node.inputs.get(4).filter(|_| matches!(node.op, Op::Embed))?;
+        usize::try_from(facts[*table].dims.as_ref()?.first()?.as_known()?).ok()
+    })
+}
