@@ -11,7 +11,7 @@
 
 use std::time::{Duration, Instant};
 
-use frazil_kernels::gemm::{Activation, Epilogue, Orientation, Output, f32, i8};
+use frazil_kernels::gemm::{Activation, Columns, Epilogue, Orientation, Output, f32, i8};
 use frazil_kernels::par::Pool;
 use frazil_kernels::{Isa, peak};
 
@@ -91,7 +91,9 @@ impl Bench {
         let (lda, ldc) = (k + 16, n + 16);
         let (a, bias) = (Aligned::new(m * lda, number), Aligned::new(n, number));
         let mut w = Aligned::new(f32::packed_len(isa, k, n), |_| 0.0);
-        f32::pack(isa, Aligned::new(k * n, number).get(), Orientation::Kn, k, n, w.get_mut());
+        let plain = Aligned::new(k * n, number);
+        let part = Columns { w: plain.get(), order: Orientation::Kn, n };
+        f32::pack(isa, &[part], k, w.get_mut());
         let mut c = Aligned::new(m * ldc, number);
         let what =
             format!("f32 {isa} {} threads {m:4} x {n:4} x {k:4} {activation:?}", pool.threads());
@@ -118,7 +120,9 @@ impl Bench {
         let a = Aligned::new(m * lda, |i| (i * 7919 % 251) as u8);
         let weight = |i: usize| if i % 10_007 == 3 { 127 } else { (i * 7919 % 101) as i8 - 50 };
         let mut w = Aligned::new(i8::packed_len(isa, k, n), |_| 0);
-        i8::pack(isa, Aligned::new(k * n, weight).get(), Orientation::Kn, k, n, w.get_mut());
+        let plain = Aligned::new(k * n, weight);
+        let part = Columns { w: plain.get(), order: Orientation::Kn, n };
+        i8::pack(isa, &[part], k, w.get_mut());
         let (bias, scales) = (Aligned::new(n, |i| i as f32 * 1e-3), Aligned::new(n, |_| 1e-3));
         let mut c = Aligned::new(m * ldc, |_| 0);
         let what =

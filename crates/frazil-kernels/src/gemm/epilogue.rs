@@ -65,6 +65,52 @@ pub enum Orientation {
     Nk,
 }
 
+/// A matrix of weights, to be packed; others may stand beside it.
+#[derive(Clone, Copy, Debug)]
+pub struct Columns<'a, T> {
+    /// `[k, n]` or `[n, k]`
+    pub w: &'a [T],
+    /// Which of them.
+    pub order: Orientation,
+    /// Columns.
+    pub n: usize,
+}
+
+impl<'a, T: Copy> Columns<'a, T> {
+    /// All columns of matrices side by side.
+    ///
+    /// # Panics
+    /// If a matrix does not have `k · n` numbers.
+    pub(super) fn count(parts: &[Self], k: usize) -> usize {
+        let columns = |part: &Self| {
+            assert_eq!(Some(part.w.len()), k.checked_mul(part.n), "weights of {k} x {}", part.n);
+            part.n
+        };
+        parts.iter().map(columns).sum()
+    }
+
+    /// Column `column` of all of them: its k weights.
+    pub(super) fn column(
+        parts: &[Self],
+        k: usize,
+        mut column: usize,
+    ) -> impl Iterator<Item = T> + use<'a, T> {
+        let mut found = (&[][..], 0, 1);
+        for part in parts {
+            if column < part.n {
+                found = match part.order {
+                    Orientation::Kn => (part.w, column, part.n),
+                    Orientation::Nk => (part.w, column * k, 1),
+                };
+                break;
+            }
+            column -= part.n;
+        }
+        let (w, first, step): (&'a [T], usize, usize) = found;
+        w.iter().skip(first).step_by(step).take(k).copied()
+    }
+}
+
 /// Whether `rows` rows of `columns` numbers, `ld` apart, lie within `len` numbers.
 pub(super) fn covers(len: usize, rows: usize, ld: usize, columns: usize) -> bool {
     let needed = |rows: usize| (rows - 1).checked_mul(ld)?.checked_add(columns);

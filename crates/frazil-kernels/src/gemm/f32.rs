@@ -4,8 +4,10 @@
 //! from front to back, on every path: a row's result depends neither on the rows beside it nor on
 //! the threads, and before the activation not on the instruction set.
 
+use std::ops::Range;
+
 use super::block::{Blocks, Share, Size, Touch};
-use super::epilogue::{Epilogue, Finish, Orientation, Output, Place, covers};
+use super::epilogue::{Columns, Epilogue, Finish, Orientation, Output, Place, covers};
 use super::tile::{self, MOST_VECTORS, Product, STEPS, Shape, Sums, Table, Tile, table};
 use crate::cpu::Isa;
 use crate::par::Pool;
@@ -67,38 +69,56 @@ pub fn packed_len(isa: Isa, k: usize, n: usize) -> usize {
     columns.and_then(|columns| columns.checked_mul(k)).expect("the weights fit into memory")
 }
 
-/// Packs weights: panels of some vectors of columns, in each k rows one after the other; the last
-/// panel has as many vectors as it takes, the last of which is filled up with zeros.
+/// Packs matrices side by side: panels of some vectors of columns, in each k rows one after the
+/// other; the last panel has as many vectors as it takes, the last of which is filled up with zeros.
 ///
 /// # Panics
-/// If `w` does not have `k · n` numbers, or `packed` not [`packed_len`].
-pub fn pack(isa: Isa, w: &[f32], order: Orientation, k: usize, n: usize, packed: &mut [f32]) {
-    assert_eq!(Some(w.len()), k.checked_mul(n), "weights of {k} x {n}");
+/// If a matrix does not have `k · n` numbers, or `packed` not [`packed_len`] of all columns.
+pub fn pack(isa: Isa, parts: &[Columns<'_, f32>], k: usize, packed: &mut [f32]) {
+    let n = Columns::count(parts, k);
     assert_eq!(packed.len(), packed_len(isa, k, n), "packed weights of {k} x {n}");
     if k == 0 || n == 0 {
         return;
     }
     for (panel, packed) in packed.chunks_mut(k * width(isa)).enumerate() {
-        let first = panel * width(isa);
-        let width = packed.len() / k;
-        let columns = width.min(n - first);
-        match order {
-            Orientation::Kn => {
-                for (row, packed) in w.chunks_exact(n).zip(packed.chunks_exact_mut(width)) {
-                    packed[..columns].copy_from_slice(&row[first..first + columns]);
-                    packed[columns..].fill(0.0);
-                }
+        let width_here = packed.len() / k;
+        packed.fill(0.0);
+        let (mut begin, first) = (0, panel * width(isa));
+        for part in parts {
+            // Of the panel, and of the matrix.
+            let from = first.max(begin);
+            let count = (first + width_here).min(begin + part.n).saturating_sub(from);
+            if count > 0 {
+                fill_panel(part, k, from - begin..from - begin + count, packed, from - first);
             }
-            Orientation::Nk => {
-                // A strip of rows at a time, so that both sides stay in the first-level cache.
-                for (strip, packed) in packed.chunks_mut(16 * width).enumerate() {
-                    packed.fill(0.0);
-                    let rows = packed.len() / width;
-                    for column in 0..columns {
-                        let from = &w[(first + column) * k + strip * 16..][..rows];
-                        for (row, &x) in from.iter().enumerate() {
-                            packed[row * width + column] = x;
-                        }
+            begin += part.n;
+        }
+    }
+}
+
+/// Puts some columns of a matrix into a panel, from its column `at` on.
+fn fill_panel(
+    part: &Columns<'_, f32>,
+    k: usize,
+    columns: Range<usize>,
+    panel: &mut [f32],
+    at: usize,
+) {
+    let width = panel.len() / k;
+    match part.order {
+        Orientation::Kn => {
+            for (row, panel) in part.w.chunks_exact(part.n).zip(panel.chunks_exact_mut(width)) {
+                panel[at..at + columns.len()].copy_from_slice(&row[columns.clone()]);
+            }
+        }
+        Orientation::Nk => {
+            // A strip of rows at a time, so that both sides stay in the first-level cache.
+            for (strip, panel) in panel.chunks_mut(16 * width).enumerate() {
+                let rows = panel.len() / width;
+                for (i, column) in columns.clone().enumerate() {
+                    let from = &part.w[column * k + strip * 16..][..rows];
+                    for (row, &x) in from.iter().enumerate() {
+                        panel[row * width + at + i] = x;
                     }
                 }
             }
@@ -400,9 +420,15 @@ mod tests {
                 let kn: Vec<f32> = (0..k * n).map(|i| i as f32 + 1.0).collect();
                 let nk: Vec<f32> = (0..n * k).map(|i| kn[i % k * n + i / k]).collect();
                 let mut packed = [(); 2].map(|()| vec![9.0; packed_len(isa, k, n)]);
-                pack(isa, &kn, Orientation::Kn, k, n, &mut packed[0]);
-                pack(isa, &nk, Orientation::Nk, k, n, &mut packed[1]);
-                assert_eq!(packed[0], packed[1], "{isa} {k} {n}");
+                let order = Orientation::Kn;
+                pack(isa, &[Columns { w: &kn, order, n }], k, &mut packed[0]);
+                // The other order, cut into two.
+                let (left, right) = nk.split_at(n / 3 * k);
+                let side = |w| Columns { w, order: Orientation::Nk, n: w.len() / k.max(1) };
+                if k > 0 {
+                    pack(isa, &[side(left), side(right)], k, &mut packed[1]);
+                    assert_eq!(packed[0], packed[1], "{isa} {k} {n}");
+                }
                 for (i, &x) in packed[0].iter().enumerate() {
                     let (panel, i) = (i / (k * width(isa)), i % (k * width(isa)));
                     let first = panel * width(isa);

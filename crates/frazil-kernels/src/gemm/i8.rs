@@ -9,7 +9,7 @@
 //! on weights that packing has made safe for it (see `pack`), and products in 16 bits for the rest.
 
 use super::block::{Ahead, Blocks, Share, Size, Touch};
-use super::epilogue::{Epilogue, Finish, Orientation, Output, Place, covers};
+use super::epilogue::{Columns, Epilogue, Finish, Output, Place, covers};
 use super::tile::{MOST_ROWS, STEPS, Sums, Tile};
 use crate::cpu::Isa;
 use crate::par::Pool;
@@ -88,12 +88,12 @@ pub fn packed_len(isa: Isa, k: usize, n: usize) -> usize {
     all.expect("the weights fit into memory")
 }
 
-/// Packs weights.
+/// Packs matrices side by side.
 ///
 /// # Panics
-/// If `w` does not have `k · n` numbers, or `packed` not [`packed_len`].
-pub fn pack(isa: Isa, w: &[i8], order: Orientation, k: usize, n: usize, packed: &mut [u8]) {
-    assert_eq!(Some(w.len()), k.checked_mul(n), "weights of {k} x {n}");
+/// If a matrix does not have `k · n` numbers, or `packed` not [`packed_len`] of all columns.
+pub fn pack(isa: Isa, parts: &[Columns<'_, i8>], k: usize, packed: &mut [u8]) {
+    let n = Columns::count(parts, k);
     assert_eq!(packed.len(), packed_len(isa, k, n), "packed weights of {k} x {n}");
     if n == 0 {
         return;
@@ -101,7 +101,8 @@ pub fn pack(isa: Isa, w: &[i8], order: Orientation, k: usize, n: usize, packed: 
     let layout = Layout::new(isa, k, n);
     for (panel, packed) in packed.chunks_mut(layout.panel()).enumerate() {
         let first = panel * layout.width;
-        pack_panel(&Layout::new(isa, k, n - first), w, order, (k, n), first, packed);
+        let layout = Layout::new(isa, k, n - first);
+        pack_panel(&layout, parts, k, first..n.min(first + layout.width), packed);
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) mod block;
 mod epilogue;
 pub(crate) mod tile;
 
-pub use epilogue::{Activation, Epilogue, Orientation, Output, Residual};
+pub use epilogue::{Activation, Columns, Epilogue, Orientation, Output, Residual};
 
 /// Where packed weights should begin, in bytes: at a cache line.
 pub const ALIGN: usize = 64;

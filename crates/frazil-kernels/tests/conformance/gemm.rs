@@ -1,7 +1,7 @@
 //! The matrix products.
 
 use frazil_kernels::Isa;
-use frazil_kernels::gemm::{Activation, Epilogue, Orientation, Output, Residual, f32, i8};
+use frazil_kernels::gemm::{Activation, Columns, Epilogue, Orientation, Output, Residual, f32, i8};
 use frazil_kernels::par::Pool;
 
 use crate::guard::{Guarded, filled, guard};
@@ -121,7 +121,7 @@ impl Case {
     fn run_into(&self, isa: Isa, out: Output<'_>, epilogue: Epilogue<'_>) {
         let Self { m, n, k, lda, .. } = *self;
         let mut w = filled(f32::NAN, f32::packed_len(isa, k, n));
-        f32::pack(isa, &self.w, Orientation::Kn, k, n, &mut w);
+        f32::pack(isa, &[Columns { w: &self.w, order: Orientation::Kn, n }], k, &mut w);
         let gemm = f32::Gemm { m, n, k, a: &self.a, lda, w: &w, out, ldc: n + 5, epilogue };
         f32::run(&pool(), isa, gemm);
     }
@@ -229,7 +229,7 @@ fn speed(isa: Isa, (m, n, k): (usize, usize, usize), activation: Activation) -> 
     let (lda, ldc) = (k + 16, n + 16);
     let (a, plain, bias) = (numbers(1, m * lda), numbers(2, k * n), numbers(3, n));
     let mut w = vec![0.0; f32::packed_len(isa, k, n)];
-    f32::pack(isa, &plain, Orientation::Kn, k, n, &mut w);
+    f32::pack(isa, &[Columns { w: &plain, order: Orientation::Kn, n }], k, &mut w);
     let mut c = vec![0.0; m * ldc];
     Timed {
         size: format!("{m} x {n} x {k}, {} threads", pool.threads()),
@@ -304,7 +304,8 @@ impl Bytes {
 
     fn packed(&self, isa: Isa) -> Guarded<u8> {
         let mut packed = filled(99, i8::packed_len(isa, self.k, self.n));
-        i8::pack(isa, &self.w, Orientation::Kn, self.k, self.n, &mut packed);
+        let parts = [Columns { w: &self.w, order: Orientation::Kn, n: self.n }];
+        i8::pack(isa, &parts, self.k, &mut packed);
         packed
     }
 

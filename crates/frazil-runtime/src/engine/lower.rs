@@ -19,7 +19,7 @@ use super::program::{
 use super::survey::{
     activation, compute_constant, known_symbols, padded, refuse_nan, without_constants,
 };
-use super::weights::{Linear, LinearI8, Matrix, Table, WHOLE_PANELS};
+use super::weights::{Linear, LinearI8, Matrix, Table};
 use super::{PackedWeights, Ranges, memory};
 use crate::plan::Plan;
 use crate::{Error, Result, ops};
@@ -579,7 +579,7 @@ impl Lowering<'_> {
                 let node = self.graph.node(operand.node);
                 let fits = matches!(node.op, Op::Linear(_) | Op::MatMul(_))
                     && self.only_reader(operand) == Some(step.node)
-                    && self.matrix(node).is_ok_and(|matrix| matrix.n.is_multiple_of(WHOLE_PANELS))
+                    && self.matrix(node).is_ok()
                     && self.dims(operand).is_ok_and(|dims| dims.len() == 2);
                 if fits {
                     by_rows.entry(self.behind(node.inputs[0])).or_default().push(operand.node);

@@ -46,7 +46,8 @@ pub struct EngineOptions {
     pub weights: Option<PackedWeights>,
 }
 
-/// Packed weights by the node of the product that reads them.
+/// Packed weights by the product that reads them: its node, or, of several that are computed as one,
+/// the nodes joined by ` + `.
 pub type PackedWeights = HashMap<String, Packed>;
 
 /// The packed weights of a product: a part of a file that is mapped.
@@ -63,7 +64,7 @@ pub struct Packed {
 /// The packed weights of one product, to be stored.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedPart<'a> {
-    /// The node of the product.
+    /// The node of the product, or those of several that are computed as one.
     pub node: &'a str,
     /// The weights.
     pub bytes: &'a [u8],
@@ -166,8 +167,8 @@ impl Engine {
 
     /// The packed weights of every product.
     pub fn packed_weights(&self) -> impl Iterator<Item = PackedPart<'_>> {
-        let numbers = self.program.linears.iter().flat_map(Linear::stored);
-        numbers.chain(self.program.linears_i8.iter().flat_map(LinearI8::stored))
+        let numbers = self.program.linears.iter().map(Linear::stored);
+        numbers.chain(self.program.linears_i8.iter().map(LinearI8::stored))
     }
 
     /// Whether any product is computed in bytes.

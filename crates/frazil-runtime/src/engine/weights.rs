@@ -1,27 +1,26 @@
 //! Weights as the kernels want them.
 
 use std::borrow::Cow;
-use std::ops::Range;
 
 use bytes::Bytes;
 use frazil_kernels::Isa;
-use frazil_kernels::gemm::{ALIGN, Orientation, f32 as gemm, i8 as gemm_i8};
+use frazil_kernels::gemm::{ALIGN, Columns, Orientation, f32 as gemm, i8 as gemm_i8};
 use frazil_tensor::{DType, Tensor};
 
 use super::block::Block;
 use super::{Packed, PackedPart, PackedWeights};
 use crate::ops;
 
-/// The weights of one product, or of several that read the same rows: panels are self-contained, so
-/// those of one matrix follow those of another.
+/// The weights of one product, or of several that read the same rows: their matrices stand side by
+/// side.
 pub(crate) struct Linear {
     pub k: usize,
     pub n: usize,
     packed: Memory,
     /// `[n]`, zeros where a product has none.
     pub bias: Vec<f32>,
-    /// The nodes, and the bytes of each one's weights.
-    parts: Vec<(String, Range<usize>)>,
+    /// See [`name`].
+    name: String,
 }
 
 /// The same in bytes: symmetric, with a scale for each column.
@@ -33,13 +32,9 @@ pub(crate) struct LinearI8 {
     pub scales: Vec<f32>,
     /// `[n]`, zeros where a product has none.
     pub bias: Vec<f32>,
-    /// The nodes, the bytes of each one's weights, and its columns.
-    parts: Vec<(String, Range<usize>, Range<usize>)>,
+    /// See [`name`].
+    name: String,
 }
-
-/// Matrices stand side by side if their columns are a multiple of this: no panel of any
-/// instruction set is then shared by two.
-pub(crate) const WHOLE_PANELS: usize = 192;
 
 /// Packed weights: made here, or a window on a mapped file.
 enum Memory {
@@ -56,32 +51,17 @@ impl Memory {
         Ok(Self::Made(block, bytes))
     }
 
-    /// Weights that were packed before: a window if they lie next to each other, else a copy.
-    fn before(parts: &[&Packed], bytes: usize) -> Result<Self, String> {
-        let found: usize = parts.iter().map(|part| part.range.len()).sum();
-        if found != bytes {
+    /// Weights that were packed before: a window if they lie well, else a copy.
+    fn before(found: &Packed, bytes: usize) -> Result<Self, String> {
+        if found.range.len() != bytes {
+            let found = found.range.len();
             return Err(format!("{found} bytes of packed weights, {bytes} are expected"));
         }
-        let follows = |pair: &[&Packed]| {
-            let same = pair[0].file.as_ptr() == pair[1].file.as_ptr();
-            same && pair[0].range.end == pair[1].range.start
-        };
-        if let (Some(first), Some(last)) = (parts.first(), parts.last())
-            && parts.windows(2).all(follows)
-        {
-            let window = first.file.slice(first.range.start..last.range.end);
-            if (window.as_ptr() as usize).is_multiple_of(ALIGN) {
-                return Ok(Self::Mapped(window));
-            }
+        let window = found.file.slice(found.range.clone());
+        match (window.as_ptr() as usize).is_multiple_of(ALIGN) {
+            true => Ok(Self::Mapped(window)),
+            false => Self::made(bytes, |block| block.u8_mut()[..bytes].copy_from_slice(&window)),
         }
-        Self::made(bytes, |block| {
-            let mut to = block.u8_mut();
-            for part in parts {
-                let (here, rest) = to.split_at_mut(part.range.len());
-                here.copy_from_slice(&part.file[part.range.clone()]);
-                to = rest;
-            }
-        })
     }
 
     fn bytes(&self) -> &[u8] {
@@ -129,68 +109,54 @@ fn biases(parts: &[Matrix]) -> Result<Vec<f32>, String> {
     Ok(all)
 }
 
-/// Where each matrix lies in what is packed, by the bytes that one of so many columns takes.
-fn ranges(parts: &[Matrix], bytes: impl Fn(usize) -> usize) -> Vec<Range<usize>> {
-    let mut end = 0;
-    let mut range = |part: &Matrix| {
-        let begin = end;
-        end += bytes(part.n);
-        begin..end
-    };
-    parts.iter().map(&mut range).collect()
-}
-
-/// What was packed before of all these matrices; none unless there is something of each.
-fn packed_before<'a>(
-    parts: &[Matrix],
-    before: Option<&'a PackedWeights>,
-) -> Option<Vec<&'a Packed>> {
-    parts.iter().map(|part| before?.get(&part.node)).collect()
+/// What packed weights are stored under: the nodes of their products.
+fn name(parts: &[Matrix]) -> String {
+    parts.iter().map(|part| part.node.as_str()).collect::<Vec<_>>().join(" + ")
 }
 
 /// `k` and all columns of matrices that stand side by side.
 fn extents(parts: &[Matrix]) -> Result<(usize, usize), String> {
     let k = parts.first().map_or(0, |part| part.k);
-    let whole = |part: &Matrix| part.k == k && part.n.is_multiple_of(WHOLE_PANELS);
-    if parts.len() > 1 && !parts.iter().all(whole) {
-        return Err("the matrices cannot stand side by side".into());
+    match parts.iter().all(|part| part.k == k) {
+        true => Ok((k, parts.iter().map(|part| part.n).sum())),
+        false => Err("the matrices cannot stand side by side".into()),
     }
-    Ok((k, parts.iter().map(|part| part.n).sum()))
+}
+
+/// The matrices, with these weights.
+fn columns<'a, T>(
+    parts: &[Matrix],
+    weights: impl IntoIterator<Item = &'a [T]>,
+) -> Vec<Columns<'a, T>> {
+    let with = |(part, w): (&Matrix, _)| Columns { w, order: part.orientation(), n: part.n };
+    parts.iter().zip(weights).map(with).collect()
 }
 
 impl Linear {
     /// Packs matrices side by side, or takes what was packed before; the reason if that cannot be.
     pub fn new(isa: Isa, parts: &[Matrix], before: Option<&PackedWeights>) -> Result<Self, String> {
         let (k, n) = extents(parts)?;
-        let ranges = ranges(parts, |n| 4 * gemm::packed_len(isa, k, n));
-        let end = ranges.last().map_or(0, |last| last.end);
-        let packed = match packed_before(parts, before) {
-            Some(found) if found.iter().any(|part| part.scales.is_some()) => {
+        let name = name(parts);
+        let len = gemm::packed_len(isa, k, n);
+        let packed = match before.and_then(|before| before.get(&name)) {
+            Some(found) if found.scales.is_some() => {
                 return Err("the weights were packed as bytes".into());
             }
-            Some(found) => Memory::before(&found, end)?,
+            Some(found) => Memory::before(found, 4 * len)?,
             None => {
                 let weights = parts.iter().map(Matrix::weight).collect::<Result<Vec<_>, _>>()?;
-                Memory::made(end, |block| {
-                    for ((part, weight), range) in parts.iter().zip(&weights).zip(&ranges) {
-                        let to = &mut block.f32_mut()[range.start / 4..range.end / 4];
-                        gemm::pack(isa, weight, part.orientation(), k, part.n, to);
-                    }
+                let columns = columns(parts, weights.iter().map(|weight| &**weight));
+                Memory::made(4 * len, |block| {
+                    gemm::pack(isa, &columns, k, &mut block.f32_mut()[..len]);
                 })?
             }
         };
-        let parts_of = |(part, range): (&Matrix, Range<usize>)| (part.node.clone(), range);
-        let named = parts.iter().zip(ranges).map(parts_of).collect();
-        Ok(Self { k, n, packed, bias: biases(parts)?, parts: named })
+        Ok(Self { k, n, packed, bias: biases(parts)?, name })
     }
 
     /// What a file of packed weights has of it.
-    pub fn stored(&self) -> impl Iterator<Item = PackedPart<'_>> {
-        self.parts.iter().map(|(node, range)| PackedPart {
-            node,
-            bytes: &self.packed.bytes()[range.clone()],
-            scales: None,
-        })
+    pub fn stored(&self) -> PackedPart<'_> {
+        PackedPart { node: &self.name, bytes: self.packed.bytes(), scales: None }
     }
 
     /// The weights as the product wants them.
@@ -204,19 +170,13 @@ impl LinearI8 {
     /// cannot be.
     pub fn new(isa: Isa, parts: &[Matrix], before: Option<&PackedWeights>) -> Result<Self, String> {
         let (k, n) = extents(parts)?;
-        let bytes = ranges(parts, |n| gemm_i8::packed_len(isa, k, n));
-        let end = bytes.last().map_or(0, |last| last.end);
-        let named = parts.iter().zip(bytes.clone()).zip(ranges(parts, |n| n));
-        let named = named.map(|((part, bytes), columns)| (part.node.clone(), bytes, columns));
-        let named = named.collect();
-        if let Some(found) = packed_before(parts, before) {
-            let mut scales = Vec::with_capacity(n);
-            for (found, part) in found.iter().zip(parts) {
-                let of_part = found.scales.as_ref().filter(|scales| scales.len() == part.n);
-                scales.extend_from_slice(of_part.ok_or("the weights were not packed as bytes")?);
-            }
-            let packed = Memory::before(&found, end)?;
-            return Ok(Self { k, n, packed, scales, bias: biases(parts)?, parts: named });
+        let name = name(parts);
+        let len = gemm_i8::packed_len(isa, k, n);
+        if let Some(found) = before.and_then(|before| before.get(&name)) {
+            let scales = found.scales.clone().filter(|scales| scales.len() == n);
+            let scales = scales.ok_or("the weights were not packed as bytes")?;
+            let packed = Memory::before(found, len)?;
+            return Ok(Self { k, n, packed, scales, bias: biases(parts)?, name });
         }
         let mut scales = Vec::with_capacity(n);
         let mut rounded = Vec::with_capacity(parts.len());
@@ -232,22 +192,17 @@ impl LinearI8 {
             let round = |(at, x): (usize, &f32)| (x / scale(at)).round() as i8;
             rounded.push(weight.iter().enumerate().map(round).collect::<Vec<i8>>());
         }
-        let packed = Memory::made(end, |block| {
-            for ((part, rounded), range) in parts.iter().zip(&rounded).zip(bytes) {
-                let to = &mut block.u8_mut()[range];
-                gemm_i8::pack(isa, rounded, part.orientation(), k, part.n, to);
-            }
+        let columns = columns(parts, rounded.iter().map(|rounded| &**rounded));
+        let packed = Memory::made(len, |block| {
+            gemm_i8::pack(isa, &columns, k, &mut block.u8_mut()[..len]);
         })?;
-        Ok(Self { k, n, packed, scales, bias: biases(parts)?, parts: named })
+        Ok(Self { k, n, packed, scales, bias: biases(parts)?, name })
     }
 
     /// What a file of packed weights has of it.
-    pub fn stored(&self) -> impl Iterator<Item = PackedPart<'_>> {
-        self.parts.iter().map(|(node, bytes, columns)| PackedPart {
-            node,
-            bytes: &self.packed.bytes()[bytes.clone()],
-            scales: Some(&self.scales[columns.clone()]),
-        })
+    pub fn stored(&self) -> PackedPart<'_> {
+        let bytes = self.packed.bytes();
+        PackedPart { node: &self.name, bytes, scales: Some(&self.scales) }
     }
 
     /// The weights as the product wants them.

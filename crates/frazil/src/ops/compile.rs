@@ -35,7 +35,7 @@ use crate::{Error, Result};
 /// How such a file begins.
 pub const MAGIC: [u8; 8] = *b"FRAZIL\x00\x01";
 /// The layout of packed weights; another one is another file.
-const LAYOUT: u32 = 3;
+const LAYOUT: u32 = 4;
 /// Blocks begin at cache lines.
 const ALIGN: usize = 64;
 /// Larger constants are blocks of their own.
@@ -197,14 +197,10 @@ pub fn compile(model: &Model, out: &Path, options: &Options) -> Result<Report> {
     for (isa, engine) in &engines {
         for part in engine.packed_weights() {
             let block = layout.add(part.bytes.len());
+            let scales = part.scales.map(|scales| layout.add(size_of_val(scales)));
             let (isa, node) = (isa.name().into(), part.node.into());
-            header.packed.push(PackedEntry { isa, node, block, scales: None });
+            header.packed.push(PackedEntry { isa, node, block, scales });
         }
-    }
-    // Behind all weights: those of several products that one reads must follow each other.
-    let packed = || engines.iter().flat_map(|(_, engine)| engine.packed_weights());
-    for (entry, part) in header.packed.iter_mut().zip(packed()) {
-        entry.scales = part.scales.map(|scales| layout.add(size_of_val(scales)));
     }
     let parts = || engines.iter().take(1).flat_map(|(_, engine)| engine.packed_weights());
     let (products, int8_products) =
@@ -214,11 +210,12 @@ pub fn compile(model: &Model, out: &Path, options: &Options) -> Result<Report> {
         for (_, tensor) in &constants {
             blocks.write(tensor.bytes()?)?;
         }
-        packed().try_for_each(|part| blocks.write(part.bytes))?;
-        let scales = packed().filter_map(|part| part.scales);
-        for scales in scales {
-            let bytes: Vec<u8> = scales.iter().flat_map(|scale| scale.to_le_bytes()).collect();
-            blocks.write(&bytes)?;
+        for part in engines.iter().flat_map(|(_, engine)| engine.packed_weights()) {
+            blocks.write(part.bytes)?;
+            if let Some(scales) = part.scales {
+                let bytes: Vec<u8> = scales.iter().flat_map(|scale| scale.to_le_bytes()).collect();
+                blocks.write(&bytes)?;
+            }
         }
         Ok(())
     })?;

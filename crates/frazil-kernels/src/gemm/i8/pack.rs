@@ -9,7 +9,9 @@
 //! multiplied one by one and added to the sums. A panel with too many is marked, and multiplied in
 //! 16 bits instead. So every sum is exact whatever the weights are.
 
-use super::super::epilogue::Orientation;
+use std::ops::Range;
+
+use super::super::epilogue::Columns;
 use super::tile::shape;
 use crate::cpu::Isa;
 
@@ -99,25 +101,19 @@ fn read_u32(bytes: &[u8]) -> u32 {
     u32::from_le_bytes(bytes.try_into().unwrap_or_default())
 }
 
-/// Packs one panel whose first column is `first`.
+/// Packs one panel of these columns of matrices side by side.
 pub(super) fn pack_panel(
     layout: &Layout,
-    w: &[i8],
-    order: Orientation,
-    (k, n): (usize, usize),
-    first: usize,
+    parts: &[Columns<'_, i8>],
+    k: usize,
+    columns: Range<usize>,
     panel: &mut [u8],
 ) {
     let width = layout.width;
     panel.fill(0);
     let mut sums = [0i32; 48];
-    for column in 0..width.min(n - first) {
-        let at = |i: usize| match order {
-            Orientation::Kn => i * n + first + column,
-            Orientation::Nk => (first + column) * k + i,
-        };
-        for i in 0..k {
-            let weight = w[at(i)];
+    for column in 0..columns.len() {
+        for (i, weight) in Columns::column(parts, k, columns.start + column).enumerate() {
             sums[column] += i32::from(weight);
             panel[(i / 4 * width + column) * 4 + i % 4] = weight as u8;
         }
@@ -169,13 +165,15 @@ fn restore(layout: &Layout, panel: &mut [u8], count: usize) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::epilogue::Orientation;
     use super::*;
 
     /// Packs one panel of a matrix `[k, width]` and gives back its weights, notes added again.
     fn there_and_back(isa: Isa, k: usize, w: &[i8]) -> (Option<usize>, Vec<u8>) {
         let layout = Layout::new(isa, k, usize::MAX);
         let mut panel = vec![9; layout.panel()];
-        pack_panel(&layout, w, Orientation::Kn, (k, layout.width), 0, &mut panel);
+        let part = Columns { w: w, order: Orientation::Kn, n: layout.width };
+        pack_panel(&layout, &[part], k, 0..layout.width, &mut panel);
         let notes: Option<Vec<Note>> = layout.read_notes(&panel).map(Iterator::collect);
         for note in notes.iter().flatten() {
             let at = (note.k / 4 * layout.width + note.column) * 4 + note.k % 4;
@@ -222,7 +220,8 @@ mod tests {
         let w: Vec<i8> = (0..k * width).map(weight).collect();
         let layout = Layout::new(isa, k, usize::MAX);
         let mut panel = vec![0; layout.panel()];
-        pack_panel(&layout, &w, Orientation::Kn, (k, width), 0, &mut panel);
+        let part = Columns { w: &w, order: Orientation::Kn, n: width };
+        pack_panel(&layout, &[part], k, 0..width, &mut panel);
         assert!(layout.read_notes(&panel).is_some_and(|notes| notes.count() == 10));
         for pair in panel[..layout.weights()].chunks_exact(2) {
             let [a, b] = [pair[0], pair[1]].map(|byte| i32::from(byte as i8));
