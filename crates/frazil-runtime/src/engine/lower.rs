@@ -19,7 +19,7 @@ use super::program::{
 use super::survey::{
     activation, compute_constant, known_symbols, padded, refuse_nan, without_constants,
 };
-use super::weights::{Linear, LinearI8, Matrix, Table};
+use super::weights::{self, Linear, LinearI8, Matrix, Table};
 use super::{PackedWeights, Ranges, memory};
 use crate::plan::Plan;
 use crate::{Error, Result, ops};
@@ -566,15 +566,20 @@ impl Lowering<'_> {
         Some((sum, place.clone()))
     }
 
-    /// Linear layers that read the same rows and are read by one attention only.
+    /// Linear layers that read the same rows and are read by one attention only. Of weights that
+    /// were packed before, those that stand side by side there: without packed rows, layers may read
+    /// the same rows that do not otherwise.
     fn groups(&self, plan: &Plan) -> Groups {
+        let names = self.before.iter().flat_map(|before| before.keys());
+        let packed_in: HashMap<&str, &str> =
+            names.flat_map(|name| weights::nodes(name).map(move |node| (node, &**name))).collect();
         let mut groups = Groups::new();
         for step in &plan.steps {
             let attention = self.graph.node(step.node);
             if !matches!(attention.op, Op::Attention(_)) {
                 continue;
             }
-            let mut by_rows: BTreeMap<Value, Vec<NodeId>> = BTreeMap::new();
+            let mut by_rows: BTreeMap<(Value, Option<&str>), Vec<NodeId>> = BTreeMap::new();
             for &operand in &attention.inputs[..3] {
                 let node = self.graph.node(operand.node);
                 let fits = matches!(node.op, Op::Linear(_) | Op::MatMul(_))
@@ -582,7 +587,9 @@ impl Lowering<'_> {
                     && self.matrix(node).is_ok()
                     && self.dims(operand).is_ok_and(|dims| dims.len() == 2);
                 if fits {
-                    by_rows.entry(self.behind(node.inputs[0])).or_default().push(operand.node);
+                    let packed_in = packed_in.get(&*node.name).copied();
+                    let rows = (self.behind(node.inputs[0]), packed_in);
+                    by_rows.entry(rows).or_default().push(operand.node);
                 }
             }
             for mut group in by_rows.into_values().filter(|group| group.len() > 1) {

@@ -111,7 +111,15 @@ fn biases(parts: &[Matrix]) -> Result<Vec<f32>, String> {
 
 /// What packed weights are stored under: the nodes of their products.
 fn name(parts: &[Matrix]) -> String {
-    parts.iter().map(|part| part.node.as_str()).collect::<Vec<_>>().join(" + ")
+    parts.iter().map(|part| part.node.as_str()).collect::<Vec<_>>().join(BESIDE)
+}
+
+/// Between the nodes of a [`name`]; no node's name has a space.
+const BESIDE: &str = " + ";
+
+/// The nodes of a name of packed weights.
+pub(crate) fn nodes(name: &str) -> impl Iterator<Item = &str> {
+    name.split(BESIDE)
 }
 
 /// `k` and all columns of matrices that stand side by side.
