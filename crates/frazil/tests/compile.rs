@@ -117,6 +117,20 @@ fn int8_is_stored_with_its_ranges_and_scales() {
 }
 
 #[test]
+fn a_model_of_few_positions_is_calibrated_on_shorter_sequences() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("bert_config.json");
+    let json = r#"{"vocab_size": 99, "hidden_size": 64, "num_hidden_layers": 1,
+        "num_attention_heads": 2, "intermediate_size": 128, "hidden_act": "gelu",
+        "max_position_embeddings": 24, "type_vocab_size": 2}"#;
+    fs::write(&config, json).unwrap();
+    let model = Model::Random(config.display().to_string(), frazil::bert::Head::Squad);
+    let out = folder.path().join("model.frazil");
+    let options = Options { isas: Vec::new(), int8: Some(Calibration::MadeUp) };
+    assert_eq!(compile(&model, &out, &options).unwrap().int8_products, 4);
+}
+
+#[test]
 fn what_does_not_fit_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let Some((model, options, out)) = compiled(folder.path()) else { return };

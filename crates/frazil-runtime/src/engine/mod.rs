@@ -181,6 +181,15 @@ impl Engine {
         &self.program.absorbed
     }
 
+    /// How long a sequence may be, where the graph's embeddings tell.
+    pub fn max_positions(&self) -> Option<usize> {
+        let rows = |step: &program::Step| match &step.work {
+            program::Work::Embed(embed) => Some(embed.positions.rows),
+            _ => None,
+        };
+        self.program.steps.iter().filter_map(rows).min()
+    }
+
     /// The instructions in use.
     pub fn isa(&self) -> Isa {
         self.program.isa

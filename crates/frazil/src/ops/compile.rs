@@ -238,7 +238,7 @@ pub fn compile(model: &Model, out: &Path, options: &Options) -> Result<Report> {
 fn ranges(graph: &Graph, how: &Calibration) -> Result<Ranges> {
     let roles = role::roles(graph)?;
     match how {
-        // Of many lengths; a model with fewer than 128 positions refuses the longest.
+        // Of many lengths.
         Calibration::MadeUp => calibrate(graph, &roles, &[128, 17, 64, 96, 33, 128, 8, 50]),
         Calibration::Inputs(path) => {
             let given = Npz::open(path)?;

@@ -295,9 +295,11 @@ pub fn bench(model: &Model, options: &Options) -> Result<Report> {
     })
 }
 
-/// What the linear layers read, over sequences of such lengths.
+/// What the linear layers read, over sequences of such lengths, or as long as the model takes.
 pub fn calibrate(graph: &Graph, roles: &[InputRole], lengths: &[usize]) -> Result<Ranges> {
     let engine = Engine::new(graph, &EngineOptions::default())?;
+    let most = engine.max_positions().unwrap_or(usize::MAX);
+    let lengths: Vec<usize> = lengths.iter().map(|&length| length.min(most)).collect();
     let mut ranges = Ranges::default();
     for lengths in lengths.chunks(8).take(4) {
         engine.observe(&batch(roles, lengths)?, &mut ranges)?;
