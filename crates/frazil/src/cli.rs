@@ -39,6 +39,7 @@ enum Command {
     Reshape(commands::convert::ReshapeArgs),
     Run(commands::run::Args),
     Tokenize(commands::tokenize::Args),
+    Predict(commands::predict::Args),
     Compile(commands::compile::Args),
     Bench(commands::bench::Args),
     Verify(commands::verify::Args),
@@ -49,6 +50,8 @@ enum Command {
     #[command(name = "freeze_graph")]
     FreezeGraph(compat::freeze_graph::Args),
     Mo(compat::mo::Args),
+    #[command(name = "run_classifier")]
+    RunClassifier(compat::run_classifier::Args),
     #[command(name = "saved_model_cli")]
     SavedModelCli(compat::saved_model_cli::Args),
 }
@@ -59,7 +62,7 @@ const INTERRUPT_CODE: u8 = 130;
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// The old tools: a link of one of these names to the binary is that tool.
-const TOOLS: [&str; 3] = ["freeze_graph", "mo", "saved_model_cli"];
+const TOOLS: [&str; 4] = ["freeze_graph", "mo", "run_classifier", "saved_model_cli"];
 
 /// Runs the program with the process's arguments.
 pub fn main() -> ExitCode {
@@ -111,6 +114,7 @@ pub fn run(
         Command::Reshape(args) => commands::convert::reshape(args, out),
         Command::Run(args) => commands::run::run(args, out),
         Command::Tokenize(args) => commands::tokenize::run(args, out),
+        Command::Predict(args) => commands::predict::run(args, out),
         Command::Compile(args) => commands::compile::run(args, out),
         Command::Bench(args) => commands::bench::run(args, out),
         Command::Verify(args) => commands::verify::run(args, out),
@@ -120,6 +124,7 @@ pub fn run(
         Command::Demo(args) => commands::demo::run(args, out),
         Command::FreezeGraph(args) => compat::freeze_graph::run(args, out),
         Command::Mo(args) => compat::mo::run(args, out),
+        Command::RunClassifier(args) => compat::run_classifier::run(args, out),
         Command::SavedModelCli(args) => compat::saved_model_cli::run(args, out),
     }
 }

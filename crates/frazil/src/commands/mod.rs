@@ -9,6 +9,7 @@ mod flags;
 mod graph_flags;
 pub mod import_weights;
 pub mod inspect;
+pub mod predict;
 mod progress;
 pub mod run;
 mod table;

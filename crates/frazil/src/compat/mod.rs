@@ -1,8 +1,9 @@
 //! The old tools under their old names: the same flags and the same output, translated to the
 //! same `frazil::ops`.
 
-#[allow(dead_code, reason = "the programs that use all of it follow")]
 pub mod absl;
+pub mod casing;
 pub mod freeze_graph;
 pub mod mo;
+pub mod run_classifier;
 pub mod saved_model_cli;

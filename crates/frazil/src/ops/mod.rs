@@ -12,6 +12,7 @@ pub(crate) mod model;
 pub mod predict;
 pub mod role;
 pub mod run;
+pub mod run_classifier;
 pub mod text_model;
 pub mod tokenize;
 pub mod verify;

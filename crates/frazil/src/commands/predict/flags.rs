@@ -63,10 +63,8 @@ impl TextFlags {
             (_, true) => Some(Casing::Lower),
             _ => None,
         };
-        let cut = CutSpec::parse(&CutTexts {
-            output: self.output.as_deref(),
-            ..CutTexts::default()
-        })?;
+        let cut =
+            CutSpec::parse(&CutTexts { output: self.output.as_deref(), ..CutTexts::default() })?;
         let graph = GraphOptions {
             source: source::Options { verify_checksums: !self.no_checksum },
             config: self.config.clone(),

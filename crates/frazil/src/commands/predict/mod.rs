@@ -6,7 +6,10 @@ use anyhow::Result;
 
 use crate::cli::Outcome;
 
+mod classify;
 mod flags;
+mod next_sentence;
+mod sink;
 
 /// Classify, answer and embed text with a model of any kind
 #[derive(clap::Args)]
@@ -17,9 +20,13 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    Classify(classify::Args),
+    NextSentence(next_sentence::Args),
 }
 
 pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
     match args.command {
+        Command::Classify(args) => classify::run(args, out),
+        Command::NextSentence(args) => next_sentence::run(args, out),
     }
 }

@@ -76,7 +76,7 @@ pub struct Source {
 
 enum Kind {
     Table(Reader<Box<dyn BufRead>>),
-    /// Read already, with the lines where that is known.
+    /// Read already.
     Examples(std::vec::IntoIter<InputExample>),
 }
 
@@ -184,6 +184,11 @@ impl Source {
     /// What it is called.
     pub fn name(&self) -> &Path {
         &self.name
+    }
+
+    /// Whether its rows are counted, not its bytes.
+    pub fn is_counted(&self) -> bool {
+        matches!(self.rows, Kind::Examples(_))
     }
 
     /// How much is read, and of how much, where that is known: rows, or bytes of a file.

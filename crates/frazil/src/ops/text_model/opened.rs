@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use frazil_bert::config::{FromHuggingFace, Labels};
 use frazil_bert::{BertConfig, Head};
-use frazil_graph::pass::{self, Reshape};
+use frazil_graph::pass::{self, Fusions, Reshape};
 use frazil_graph::{Graph, Op, infer};
 use frazil_runtime::{Engine, EngineOptions};
 
@@ -148,8 +148,8 @@ fn open_compiled(path: &Path, want: &Want, options: &Options) -> Result<Ready> {
     let sizes = sizes(&compiled.graph, &mut notes)?;
     let roles = role::roles(&compiled.graph)?;
     let engine = compiled.engine(&engine_options(options))?;
+    let sizes = with_positions(sizes, positions(&compiled.graph));
     let ends = Ends::new(&compiled.graph, chosen, roles)?;
-    let sizes = Sizes { positions: positions(&engine).or(sizes.positions), ..sizes };
     Ok(Ready { engine, ends, sizes, located: None, config: None, notes })
 }
 
@@ -195,16 +195,20 @@ fn open_source(path: &Path, located: &Located, want: &Want, options: &Options) -
     let sizes = sizes(&graph, &mut notes)?;
     let roles = role::roles(&graph)?;
     let ends = Ends::new(&graph, chosen, roles)?;
-    let engine = Engine::from_graph(graph, &engine_options(options))?;
     let known = opened.config.as_ref().map(|config| config.max_position_embeddings);
-    let table = known.or_else(|| positions(&engine));
+    let sizes = with_positions(sizes, known.or_else(|| positions(&graph)));
+    let engine = Engine::from_graph(graph, &engine_options(options))?;
+    let (located, config) = (Some(opened.located), opened.config);
+    Ok(Ready { engine, ends, sizes, located, config, notes })
+}
+
+/// A graph with one length has no more positions than that, whatever its table has.
+fn with_positions(sizes: Sizes, table: Option<usize>) -> Sizes {
     let positions = match (table, sizes.seq) {
         (Some(table), Some(seq)) => Some(table.min(seq)),
         (table, seq) => table.or(seq),
     };
-    let sizes = Sizes { positions, ..sizes };
-    let (located, config) = (Some(opened.located), opened.config);
-    Ok(Ready { engine, ends, sizes, located, config, notes })
+    Sizes { positions, ..sizes }
 }
 
 /// Batch and length of the ids, where they are numbers.
@@ -238,10 +242,12 @@ fn sizes(graph: &Graph, notes: &mut Vec<String>) -> Result<Sizes> {
     Ok(Sizes { batch, seq, positions: seq, words: ids.and_then(|ids| ids.limit), widths })
 }
 
-/// The rows of the position table, as the engine sees it.
-fn positions(engine: &Engine) -> Option<usize> {
-    let graph = engine.graph();
-    let facts = infer(graph).ok()?;
+/// The rows of the position table. It is looked for in a copy: the engine's own graph has let go of
+/// its weights.
+fn positions(graph: &Graph) -> Option<usize> {
+    let mut graph = graph.clone();
+    pass::fuse(&mut graph, &Fusions::all()).ok()?;
+    let facts = infer(&graph).ok()?;
     graph.nodes().find_map(|(_, node)| {
         let table = node.inputs.get(4).filter(|_| matches!(node.op, Op::Embed))?;
         usize::try_from(facts[*table].dims.as_ref()?.first()?.as_known()?).ok()

@@ -1,0 +1,206 @@
+//! `run_classifier` of google-research/bert: the same flags, the same files, the same log on stderr.
+//! Training is not part of it yet. Beside the original's flags there are `--skip_bad_rows` and
+//! `--threads`, and `--task_name` takes all tasks of GLUE that have classes.
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use anyhow::Result;
+use frazil::Error;
+use frazil::bert::features::classifier::Target;
+use frazil::bert::glue::Task;
+use frazil::bert::rows::OnBadRow;
+use frazil::ops::run_classifier::{Event, Options, Part, run_classifier};
+
+use super::absl::{Flag, Program, Values};
+use super::casing;
+use crate::cli::Outcome;
+
+/// Evaluate and predict with a classifier, as google-research/bert does it
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
+pub struct Args {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+const PROGRAM: Program = Program {
+    name: "run_classifier",
+    about: "Evaluates and predicts with a classifier, as google-research/bert does it.",
+    flags: &[
+        Flag::text("data_dir", None, "The folder of the task's .tsv files.").required(),
+        Flag::text("bert_config_file", None, "The model's bert_config.json.").required(),
+        Flag::text("task_name", None, "The task: cola, mnli, mrpc, xnli, sst-2, qnli, …")
+            .required(),
+        Flag::text("vocab_file", None, "The model's vocab.txt.").required(),
+        Flag::text("output_dir", None, "Where results go, and a trained model is looked for.")
+            .required(),
+        Flag::text("init_checkpoint", None, "The model, if `output_dir` has none."),
+        Flag::truth("do_lower_case", true, "Whether text is lowered: true for uncased models."),
+        Flag::integer("max_seq_length", "128", "The most pieces of a sequence."),
+        Flag::truth("do_train", false, "Whether to train: not part of this version yet."),
+        Flag::truth("do_eval", false, "Whether to evaluate on the dev set."),
+        Flag::truth("do_predict", false, "Whether to predict the test set."),
+        Flag::integer("train_batch_size", "32", "Batch size of training."),
+        Flag::integer("eval_batch_size", "8", "Batch size that `loss` is a mean over."),
+        Flag::integer("predict_batch_size", "8", "Batch size of prediction."),
+        Flag::float("learning_rate", "5e-05", "For training."),
+        Flag::float("num_train_epochs", "3.0", "For training."),
+        Flag::float("warmup_proportion", "0.1", "For training."),
+        Flag::integer("save_checkpoints_steps", "1000", "For training."),
+        Flag::integer("iterations_per_loop", "1000", "For TPUs."),
+        Flag::truth("use_tpu", false, "Whether records are padded to whole batches."),
+        Flag::text("tpu_name", None, "Has no effect."),
+        Flag::text("tpu_zone", None, "Has no effect."),
+        Flag::text("gcp_project", None, "Has no effect."),
+        Flag::text("master", None, "Has no effect."),
+        Flag::integer("num_tpu_cores", "8", "Has no effect."),
+        Flag::truth(
+            "skip_bad_rows",
+            false,
+            "Leave out rows that cannot be used; not in the original.",
+        ),
+        Flag::integer("threads", "0", "Threads, 0 for one for each core; not in the original."),
+    ],
+};
+
+/// Runs the command.
+pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
+    let values = match PROGRAM.start(&args.arguments, out)? {
+        Ok(values) => values,
+        Err(outcome) => return Ok(outcome),
+    };
+    let options = options(&values)?;
+    run_classifier(&options, &mut log)?;
+    Ok(Outcome::Done)
+}
+
+/// A number that cannot be negative.
+fn size(values: &Values, name: &str) -> Result<usize, Error> {
+    let given = values.integer(name);
+    usize::try_from(given).map_err(|_| Error::Usage {
+        what: format!("`--{name}` is {given}"),
+        hint: "give a number from 0 on".into(),
+    })
+}
+
+/// What the flags mean, checked in the original's order.
+fn options(values: &Values) -> Result<Options, Error> {
+    if values.truth("do_train") {
+        return Err(Error::Usage {
+            what: "training is not part of this version yet".into(),
+            hint: "leave `--do_train` out: `--do_eval` and `--do_predict` take a trained model"
+                .into(),
+        });
+    }
+    let lower = values.truth("do_lower_case");
+    casing::check(lower, values.text("init_checkpoint"))?;
+    let path = |name: &str| values.path(name).unwrap_or_default();
+    let name = values.text("task_name").unwrap_or_default();
+    let task: Task = name.parse().map_err(|error| Error::Usage {
+        what: format!("Task not found: {}", name.to_lowercase()),
+        hint: format!("{error}"),
+    })?;
+    let threads = size(values, "threads")?;
+    Ok(Options {
+        data_dir: path("data_dir"),
+        bert_config_file: path("bert_config_file"),
+        task,
+        vocab_file: path("vocab_file"),
+        output_dir: path("output_dir"),
+        init_checkpoint: values.path("init_checkpoint"),
+        do_lower_case: lower,
+        max_seq_length: size(values, "max_seq_length")?,
+        do_eval: values.truth("do_eval"),
+        do_predict: values.truth("do_predict"),
+        eval_batch_size: size(values, "eval_batch_size")?,
+        predict_batch_size: size(values, "predict_batch_size")?,
+        use_tpu: values.truth("use_tpu"),
+        on_bad_row: match values.truth("skip_bad_rows") {
+            true => OnBadRow::Skip,
+            false => OnBadRow::Stop,
+        },
+        threads: Some(threads).filter(|threads| *threads > 0),
+    })
+}
+
+/// The original's log.
+#[allow(clippy::print_stderr, reason = "the original's log")]
+fn log(event: Event<'_>) {
+    let info = |text: String| eprintln!("INFO:tensorflow:{text}");
+    let list = |numbers: Vec<i32>| numbers.iter().map(i32::to_string).collect::<Vec<_>>().join(" ");
+    match event {
+        Event::Note(note) => eprintln!("note: {note}"),
+        Event::Skipped(path, rows) => {
+            eprintln!("{} bad rows of `{}` were skipped:", rows.len(), path.display());
+            rows.iter().take(10).for_each(|row| eprintln!("  {row}"));
+        }
+        Event::Restoring(path) => info(format!("Restoring parameters from {}", path.display())),
+        Event::NoTrainedModel(what) => info(format!(
+            "Could not find trained model in model_dir, running initialization to {what}."
+        )),
+        Event::Writing { index, total } => info(format!("Writing example {index} of {total}")),
+        Event::Example { guid, tokens, features, label } => {
+            info("*** Example ***".into());
+            info(format!("guid: {guid}"));
+            info(format!("tokens: {tokens}"));
+            info(format!("input_ids: {}", list(features.features.input_ids())));
+            info(format!("input_mask: {}", list(features.features.input_mask())));
+            info(format!("segment_ids: {}", list(features.features.segment_ids())));
+            let id = match features.target {
+                Target::Class(class) => class.to_string(),
+                Target::Score(score) => score.to_string(),
+            };
+            info(format!("label: {label} (id = {id})"));
+        }
+        Event::Running { what, total, actual, batch } => {
+            info(match what {
+                Part::Eval => "***** Running evaluation *****".into(),
+                Part::Predict => "***** Running prediction*****".into(),
+            });
+            let padding = total - actual;
+            info(format!("  Num examples = {total} ({actual} actual, {padding} padding)"));
+            info(format!("  Batch size = {batch}"));
+        }
+        Event::Result(key, value) => {
+            if key == "eval_accuracy" {
+                info("***** Eval results *****".into());
+            }
+            info(format!("  {key} = {value}"));
+        }
+        Event::PredictResults => info("***** Predict results *****".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &[&str]) -> Result<Options, Error> {
+        let needed = ["--data_dir=d", "--bert_config_file=c", "--vocab_file=v", "--output_dir=o"];
+        let words = needed.iter().chain(words).map(|&word| word.into()).collect::<Vec<OsString>>();
+        options(&PROGRAM.start(&words, &mut Vec::new()).unwrap().unwrap())
+    }
+
+    #[test]
+    fn flags_have_the_originals_defaults() {
+        let options = read(&["--task_name=MRPC", "--do_eval"]).unwrap();
+        assert_eq!((options.task, options.max_seq_length), (Task::Mrpc, 128));
+        assert_eq!((options.eval_batch_size, options.predict_batch_size), (8, 8));
+        assert!(options.do_lower_case && options.do_eval && !options.do_predict);
+        assert_eq!(options.init_checkpoint, None);
+    }
+
+    #[test]
+    fn what_cannot_be_is_said_before_data_is_read() {
+        let error = |words: &[&str]| read(words).unwrap_err().to_string();
+        assert_eq!(
+            error(&["--task_name=mrpc", "--do_train=true"]),
+            "training is not part of this version yet"
+        );
+        assert_eq!(error(&["--task_name=SNLI", "--do_eval"]), "Task not found: snli");
+        let cased = "--init_checkpoint=/m/cased_L-12_H-768_A-12/bert_model.ckpt";
+        assert!(error(&["--task_name=mrpc", cased]).contains("`--do_lower_case=False`"));
+        assert!(error(&["--task_name=mrpc", "--max_seq_length=-1"]).contains("is -1"));
+    }
+}

@@ -1,0 +1,499 @@
+//! `run_classifier`: google-research/bert's program of that name, but for training. It evaluates a
+//! classifier on a task's dev set and predicts its test set, and writes what the original writes:
+//! `eval.tf_record`, `eval_results.txt`, `predict.tf_record`, `test_results.tsv`.
+//!
+//! The model is the latest checkpoint of the output folder, as Estimator has it, or else the initial
+//! checkpoint, which may be a model of any kind. Everything is read and checked before the first
+//! file is written. Left out: training, and TPUs, for which only the padding of the records is kept.
+
+use std::path::{Path, PathBuf};
+
+use frazil_bert::features::classifier::{
+    ClassifierFeatures, ClassifierInput, Labels, Target, write_records,
+};
+use frazil_bert::features::{Features, InputExample};
+use frazil_bert::glue::{ReadOptions, Split, Task};
+use frazil_bert::rows::{BadRow, OnBadRow, RowProblem};
+use frazil_bert::{BertConfig, python};
+use frazil_tensor::{TensorStore, file};
+use serde::Serialize;
+
+use super::predict::classify::{argmax, softmax};
+use super::text_model::{self, Item, TextModel, Want};
+use crate::source::{Kind, open_weights};
+use crate::{Error, Result};
+
+/// What the original's flags say.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `--data_dir`
+    pub data_dir: PathBuf,
+    /// `--bert_config_file`
+    pub bert_config_file: PathBuf,
+    /// `--task_name`
+    pub task: Task,
+    /// `--vocab_file`
+    pub vocab_file: PathBuf,
+    /// `--output_dir`
+    pub output_dir: PathBuf,
+    /// `--init_checkpoint`
+    pub init_checkpoint: Option<PathBuf>,
+    /// `--do_lower_case`
+    pub do_lower_case: bool,
+    /// `--max_seq_length`
+    pub max_seq_length: usize,
+    /// `--do_eval`
+    pub do_eval: bool,
+    /// `--do_predict`
+    pub do_predict: bool,
+    /// `--eval_batch_size`
+    pub eval_batch_size: usize,
+    /// `--predict_batch_size`
+    pub predict_batch_size: usize,
+    /// `--use_tpu`: records are padded to whole batches.
+    pub use_tpu: bool,
+    /// What is done about a row that cannot be used.
+    pub on_bad_row: OnBadRow,
+    /// Threads; `FRAZIL_THREADS`, or one for each core, if none.
+    pub threads: Option<usize>,
+}
+
+/// What happens on the way, in the original's order.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// The checkpoint of the output folder is used.
+    Restoring(&'a Path),
+    /// There is none; the initial checkpoint is used for this.
+    NoTrainedModel(&'static str),
+    /// So many records are written.
+    Writing {
+        /// This one, counted from 0.
+        index: usize,
+        /// Of so many.
+        total: usize,
+    },
+    /// One of the first examples.
+    Example {
+        /// Its id.
+        guid: &'a str,
+        /// Its pieces.
+        tokens: String,
+        /// What the model reads.
+        features: &'a ClassifierFeatures,
+        /// Its label.
+        label: &'a str,
+    },
+    /// Evaluation or prediction begins.
+    Running {
+        /// Which.
+        what: Part,
+        /// Examples with padding.
+        total: usize,
+        /// Examples.
+        actual: usize,
+        /// `--eval_batch_size` or `--predict_batch_size`.
+        batch: usize,
+    },
+    /// A line of `eval_results.txt`.
+    Result(&'a str, &'a str),
+    /// `test_results.tsv` is written.
+    PredictResults,
+    /// Rows that were left out.
+    Skipped(&'a Path, &'a [BadRow]),
+    /// A choice, in words.
+    Note(&'a str),
+}
+
+/// What is being run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// On the dev set.
+    Eval,
+    /// On the test set.
+    Predict,
+}
+
+/// What was written.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// The model.
+    pub model: PathBuf,
+    /// What `eval_results.txt` says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eval: Option<EvalResults>,
+    /// The probabilities of the test set, row by row.
+    #[serde(skip)]
+    pub probabilities: Vec<Vec<f32>>,
+    /// Rows that could not be used.
+    pub skipped: usize,
+    /// The files.
+    pub files: Vec<PathBuf>,
+}
+
+/// The original's figures.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct EvalResults {
+    /// The share of right labels.
+    pub eval_accuracy: f32,
+    /// The mean over examples.
+    pub eval_loss: f32,
+    /// The checkpoint's.
+    pub global_step: i64,
+    /// The mean over batches, of which the last may be small.
+    pub loss: f32,
+}
+
+/// Examples with their features.
+struct Set {
+    path: PathBuf,
+    examples: Vec<InputExample>,
+    features: Vec<ClassifierFeatures>,
+    skipped: Vec<BadRow>,
+}
+
+/// Does all that the flags ask for.
+pub fn run_classifier(options: &Options, progress: &mut dyn FnMut(Event<'_>)) -> Result<Report> {
+    let labels = checked(options)?;
+    let trained = options.output_dir.join("checkpoint");
+    let model_path = match (trained.is_file(), &options.init_checkpoint) {
+        (true, _) => trained.clone(),
+        (false, Some(init)) => init.clone(),
+        (false, None) => {
+            return Err(Error::Usage {
+                what: format!(
+                    "there is no trained model: `{}` has no checkpoint, and `--init_checkpoint` is \
+                     not given",
+                    options.output_dir.display()
+                ),
+                hint: "give the checkpoint of a fine-tuned classifier with `--init_checkpoint`"
+                    .into(),
+            });
+        }
+    };
+    let model = open(&model_path, &labels, options)?;
+    for note in model.notes() {
+        progress(Event::Note(note));
+    }
+    let input = ClassifierInput::new(model.tokenizer().clone(), labels, options.max_seq_length)?;
+    let mut report = Report { model: model_path.clone(), ..Report::default() };
+    let read = |split: Split, wanted: bool| match wanted {
+        true => Set::read(options, split, &input, &model).map(Some),
+        false => Ok(None),
+    };
+    let dev = read(Split::Dev, options.do_eval)?;
+    let test = read(Split::Test, options.do_predict)?;
+    std::fs::create_dir_all(&options.output_dir).map_err(|source| frazil_tensor::Error::Io {
+        action: "make",
+        path: options.output_dir.clone(),
+        source,
+    })?;
+    for (set, part) in [(dev, Part::Eval), (test, Part::Predict)] {
+        let Some(set) = set else { continue };
+        if !set.skipped.is_empty() {
+            progress(Event::Skipped(&set.path, &set.skipped));
+            report.skipped += set.skipped.len();
+        }
+        let (batch, name) = match part {
+            Part::Eval => (options.eval_batch_size, "eval.tf_record"),
+            Part::Predict => (options.predict_batch_size, "predict.tf_record"),
+        };
+        let records = options.output_dir.join(name);
+        let total = set.write(&records, batch, options, &model, progress)?;
+        report.files.push(records);
+        progress(Event::Running { what: part, total, actual: set.examples.len(), batch });
+        match trained.is_file() {
+            true => progress(Event::Restoring(&checkpoint_of(&model))),
+            false => progress(Event::NoTrainedModel(match part {
+                Part::Eval => "evaluate",
+                Part::Predict => "predict",
+            })),
+        }
+        let logits = logits(&model, &set)?;
+        match part {
+            Part::Eval => {
+                let step = if trained.is_file() { global_step(&model)? } else { 0 };
+                let results = evaluate(&set, &logits, batch, step);
+                report.files.push(write_eval(&results, &options.output_dir, progress)?);
+                report.eval = Some(results);
+            }
+            Part::Predict => {
+                report.probabilities = logits.iter().map(|row| softmax(row)).collect();
+                let path = options.output_dir.join("test_results.tsv");
+                let line = |row: &Vec<f32>| {
+                    let numbers: Vec<String> = row.iter().map(|&p| float32(p)).collect();
+                    numbers.join("\t") + "\n"
+                };
+                let text: String = report.probabilities.iter().map(line).collect();
+                progress(Event::PredictResults);
+                file::write(&path, text.as_bytes())?;
+                report.files.push(path);
+            }
+        }
+    }
+    Ok(report)
+}
+
+/// What can be told from the flags and the configuration alone; the task's labels.
+fn checked(options: &Options) -> Result<Labels> {
+    if !options.do_eval && !options.do_predict {
+        return Err(Error::Usage {
+            what: "At least one of `do_train`, `do_eval` or `do_predict' must be True.".into(),
+            hint: "give `--do_eval=true` or `--do_predict=true`".into(),
+        });
+    }
+    if options.eval_batch_size == 0 || options.predict_batch_size == 0 {
+        return Err(Error::Usage {
+            what: "a batch size of 0 leaves nothing".into(),
+            hint: "give 1 or more".into(),
+        });
+    }
+    let config = BertConfig::read(&options.bert_config_file)?;
+    let (length, positions) = (options.max_seq_length, config.max_position_embeddings);
+    if length > positions {
+        return Err(Error::Usage {
+            what: format!(
+                "Cannot use sequence length {length} because the BERT model was only trained up to \
+                 sequence length {positions}"
+            ),
+            hint: format!("give `--max_seq_length={positions}` or less"),
+        });
+    }
+    match options.task.labels() {
+        Labels::Scores => Err(Error::Usage {
+            what: format!("{} has scores, and run_classifier classes only", options.task),
+            hint: "`frazil predict classify --task` reads it".into(),
+        }),
+        labels => Ok(labels),
+    }
+}
+
+/// The model, if it has the task's classes.
+fn open(path: &Path, labels: &Labels, options: &Options) -> Result<TextModel> {
+    let mut how = text_model::Options {
+        vocabulary: Some(options.vocab_file.clone()),
+        casing: Some(match options.do_lower_case {
+            true => frazil_bert::tokenizer::Casing::Lower,
+            false => frazil_bert::tokenizer::Casing::Keep,
+        }),
+        max_seq_length: Some(options.max_seq_length),
+        threads: options.threads,
+        ..text_model::Options::default()
+    };
+    how.graph.config = Some(options.bert_config_file.clone());
+    let model = TextModel::open(path, &Want::Classes, &how)?;
+    let Labels::Classes(names) = labels else { return Ok(model) };
+    match model.widths().first().copied().flatten() {
+        Some(width) if width != names.len() => Err(Error::Usage {
+            what: format!(
+                "the model has {width} classes, but {} has {}: {}",
+                options.task,
+                names.len(),
+                names.join(", ")
+            ),
+            hint: "give a model that was fine-tuned for the task".into(),
+        }),
+        _ => Ok(model),
+    }
+}
+
+impl Set {
+    fn read(
+        options: &Options,
+        split: Split,
+        input: &ClassifierInput,
+        model: &TextModel,
+    ) -> Result<Self> {
+        let how = ReadOptions { on_bad_row: options.on_bad_row, ..ReadOptions::default() };
+        let path = options.task.file(&options.data_dir, split, &how.language);
+        let rows = options.task.read(&options.data_dir, split, &how)?;
+        let features = input.features_of_all(&rows.items)?;
+        let mut set =
+            Self { path, examples: Vec::new(), features: Vec::new(), skipped: rows.skipped };
+        for (example, features) in rows.items.into_iter().zip(features) {
+            match model.check(&features.features) {
+                Ok(()) => {
+                    set.examples.push(example);
+                    set.features.push(features);
+                }
+                Err(problem) => set.refuse(example, problem, options.on_bad_row)?,
+            }
+        }
+        if set.examples.is_empty() {
+            let skipped = set.skipped.len();
+            let error = frazil_bert::Error::NoUsableRow { skipped };
+            return Err(error.in_file(&set.path).into());
+        }
+        Ok(set)
+    }
+
+    fn refuse(
+        &mut self,
+        example: InputExample,
+        problem: RowProblem,
+        on_bad_row: OnBadRow,
+    ) -> Result<()> {
+        // Ids of the original count lines from 0, header included.
+        let line = example.guid.rsplit('-').next().and_then(|line| line.parse::<usize>().ok());
+        let row = problem.on_line(line.map_or(self.examples.len() + 1, |line| line + 1));
+        if on_bad_row == OnBadRow::Stop {
+            return Err(frazil_bert::Error::from(row).in_file(&self.path).into());
+        }
+        self.skipped.push(row);
+        Ok(())
+    }
+
+    /// Writes the records; how many there are.
+    fn write(
+        &self,
+        path: &Path,
+        batch: usize,
+        options: &Options,
+        model: &TextModel,
+        progress: &mut dyn FnMut(Event<'_>),
+    ) -> Result<usize> {
+        /// As many examples are shown.
+        const SHOWN: usize = 5;
+        /// After as many records something is said.
+        const PACE: usize = 10_000;
+        let actual = self.features.len();
+        let total = if options.use_tpu { actual.next_multiple_of(batch) } else { actual };
+        for (index, (example, features)) in self.examples.iter().zip(&self.features).enumerate() {
+            if index % PACE == 0 {
+                progress(Event::Writing { index, total });
+            }
+            if index < SHOWN {
+                let tokens = tokens(model, &features.features);
+                let (guid, label) = (&example.guid[..], &example.label[..]);
+                progress(Event::Example { guid, tokens, features, label });
+            }
+        }
+        let padding = ClassifierFeatures::padding(options.max_seq_length);
+        let padding = std::iter::repeat_n(&padding, total - actual);
+        write_records(path, self.features.iter().chain(padding))?;
+        Ok(total)
+    }
+}
+
+fn tokens(model: &TextModel, features: &Features) -> String {
+    let vocabulary = model.tokenizer().vocabulary();
+    let piece = |id: &i32| u32::try_from(*id).ok().and_then(|id| vocabulary.token(id));
+    let pieces: Vec<&str> = features.ids().iter().map(|id| piece(id).unwrap_or("")).collect();
+    pieces.join(" ")
+}
+
+fn checkpoint_of(model: &TextModel) -> PathBuf {
+    model.located().map(|located| located.path.clone()).unwrap_or_default()
+}
+
+/// The step that the checkpoint was saved at; 0 if it does not say.
+fn global_step(model: &TextModel) -> Result<i64> {
+    let Some(located) = model.located().filter(|located| located.kind == Kind::Checkpoint) else {
+        return Ok(0);
+    };
+    let weights = open_weights(&located.path, &Default::default())?;
+    if !weights.infos().iter().any(|info| info.name == "global_step") {
+        return Ok(0);
+    }
+    let step = weights.read("global_step")?.to_f64()?;
+    Ok(step.first().map_or(0, |step| *step as i64))
+}
+
+fn logits(model: &TextModel, set: &Set) -> Result<Vec<Vec<f32>>> {
+    let mut all = Vec::with_capacity(set.features.len());
+    let items = set.features.iter().map(|features| Ok(Item::new((), features.features.clone())));
+    model.run(items, |(), said| -> Result<()> {
+        all.extend(said.outputs.into_iter().next().map(|output| output.values));
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// The figures as `tf.metrics` sums them up: in `float32`, batch by batch.
+fn evaluate(set: &Set, logits: &[Vec<f32>], batch: usize, global_step: i64) -> EvalResults {
+    let (mut right, mut total_loss, mut count) = (0f32, 0f32, 0f32);
+    let (mut batch_losses, mut batches) = (0f32, 0f32);
+    for (features, logits) in set.features.chunks(batch).zip(logits.chunks(batch)) {
+        let mut sum = 0f32;
+        for (features, logits) in features.iter().zip(logits) {
+            let Target::Class(label) = features.target else { continue };
+            let label = label as usize;
+            sum += loss(logits, label);
+            right += f32::from(u8::from(argmax(logits) == label));
+        }
+        total_loss += sum;
+        count += logits.len() as f32;
+        batch_losses += sum / logits.len() as f32;
+        batches += 1.0;
+    }
+    EvalResults {
+        eval_accuracy: right / count,
+        eval_loss: total_loss / count,
+        global_step,
+        loss: batch_losses / batches,
+    }
+}
+
+/// `-log(softmax(logits)[label])`
+fn loss(logits: &[f32], label: usize) -> f32 {
+    let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = logits.iter().map(|x| f64::from(x - most).exp()).sum();
+    let own = logits.get(label).map_or(f32::NEG_INFINITY, |x| x - most);
+    (sum.ln() - f64::from(own)) as f32
+}
+
+fn write_eval(
+    results: &EvalResults,
+    folder: &Path,
+    progress: &mut dyn FnMut(Event<'_>),
+) -> Result<PathBuf> {
+    let lines = [
+        ("eval_accuracy", float32(results.eval_accuracy)),
+        ("eval_loss", float32(results.eval_loss)),
+        ("global_step", results.global_step.to_string()),
+        ("loss", float32(results.loss)),
+    ];
+    let mut text = String::new();
+    for (key, value) in &lines {
+        progress(Event::Result(key, value));
+        text.push_str(&format!("{key} = {value}\n"));
+    }
+    let path = folder.join("eval_results.txt");
+    file::write(&path, text.as_bytes())?;
+    Ok(path)
+}
+
+/// As numpy prints a `float32`: the fewest digits that read back as the same.
+fn float32(value: f32) -> String {
+    if value.is_nan() {
+        return "nan".into();
+    }
+    let shortest = value.to_string();
+    // Digits of a `float32` are few enough to be those of the `float64` nearest to them, too.
+    shortest.parse().map_or(shortest, python::float)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_look_as_numpy_prints_them() {
+        for (value, text) in [
+            (0.8235294, "0.8235294"),
+            (1.0, "1.0"),
+            (1e-5, "1e-05"),
+            (0.000_123_4, "0.0001234"),
+            (0.1, "0.1"),
+            (f32::NAN, "nan"),
+        ] {
+            assert_eq!(float32(value), text);
+        }
+    }
+
+    #[test]
+    fn losses_are_of_the_label() {
+        assert!((loss(&[0.0, 0.0], 1) - 2f32.ln()).abs() < 1e-7);
+        assert!(loss(&[100.0, 0.0], 0) < 1e-6);
+        assert!((loss(&[1000.0, 0.0], 1) - 1000.0).abs() < 1e-3);
+    }
+}
