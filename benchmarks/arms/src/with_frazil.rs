@@ -9,6 +9,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use frazil::bert::Head;
 use frazil::graph::Graph;
+use frazil::ops::bench::Model;
 use frazil::ops::compile::{self, Compiled};
 use frazil::runtime::{Engine as Runtime, EngineOptions, Inputs, Ranges};
 use frazil::source::{GraphOptions, open_graph};
@@ -41,7 +42,7 @@ impl Engine for Frazil {
             let seconds = compiled_first_seconds(setup)?;
             return keep(&setup.folder.join(FIRST), &seconds.to_string());
         }
-        let engine = Runtime::new(&graph(setup)?, &options(setup))?;
+        let engine = Runtime::from_graph(graph(setup)?, &options(setup))?;
         let mut ranges = Ranges::new();
         for batch in Batch::calibration(setup.size("vocab_size")?) {
             engine.observe(&inputs(&batch)?, &mut ranges)?;
@@ -59,7 +60,7 @@ impl Engine for Frazil {
             }
             other => bail!("this engine does not run with `{other}`"),
         };
-        let engine = Runtime::new(&graph(setup)?, &options)?;
+        let engine = Runtime::from_graph(graph(setup)?, &options)?;
         let first = fs::read_to_string(setup.folder.join(FIRST)).ok();
         let first = first.filter(|_| setup.precision == "f32").and_then(|f| f.parse::<f64>().ok());
         Ok(Self { engine, compiled_first_seconds: json!(first) })
@@ -108,8 +109,8 @@ impl Engine for Frazil {
 fn compiled_first_seconds(setup: &Setup) -> Result<f64> {
     let path = setup.folder.join("model.frazil");
     if Compiled::open(&path).is_err() {
-        let options = compile::Options { graph: head(), ..compile::Options::default() };
-        compile::compile(&setup.folder.join("bert_model.ckpt"), &path, &options)?;
+        let model = Model::File(setup.folder.join("bert_model.ckpt"), Box::new(head()));
+        compile::compile(&model, &path, &compile::Options::default())?;
     }
     drop(fs::read(&path)?);
     let fed = Batch::calibration(setup.size("vocab_size")?).next().context("a sequence")?;

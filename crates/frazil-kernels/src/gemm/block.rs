@@ -17,6 +17,10 @@ fn second_level(isa: Isa) -> usize {
     }
 }
 
+/// Tasks of a product for each thread, where there are enough panels: threads are not equally fast
+/// on a shared machine, and who is done first waits for half a task of another.
+const TASKS: usize = 32;
+
 /// A product's size in tiles, panels and bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Size {
@@ -74,10 +78,9 @@ impl Blocks {
             1 => 1,
             blocks => blocks.next_multiple_of(threads).min(tiles),
         };
-        // Several tasks per thread, since threads are not equally fast on a shared machine.
         let groups = match threads {
             1 => 1,
-            _ => (8 * threads).div_ceil(blocks).min(size.panels),
+            _ => (TASKS * threads).div_ceil(blocks).min(size.panels),
         };
         Self {
             tiles: Parts::new(size.rows, tiles),
