@@ -1,4 +1,5 @@
-//! The README and the guides are run: every `console` block must print what it shows.
+//! The README and the guides are run: every `console` block must print what it shows. A block that
+//! begins with ```` ```csv file=pairs.csv ```` is that file.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
@@ -25,7 +26,23 @@ fn documents_say_what_happens() {
     for document in documents {
         let copy = folder.path().join(document.file_name().unwrap());
         fs::copy(&document, &copy).unwrap();
+        for (name, text) in files(&fs::read_to_string(&document).unwrap()) {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
         cases.case(&copy);
     }
     cases.run();
+}
+
+/// The files that a document shows: their names and what is in them.
+fn files(document: &str) -> Vec<(String, String)> {
+    let mut files = Vec::new();
+    let mut lines = document.lines();
+    while let Some(line) = lines.next() {
+        let name = line.strip_prefix("```").and_then(|info| info.split_once(" file="));
+        let Some((_, name)) = name else { continue };
+        let text = lines.by_ref().take_while(|line| *line != "```");
+        files.push((name.to_owned(), text.map(|line| format!("{line}\n")).collect()));
+    }
+    files
 }

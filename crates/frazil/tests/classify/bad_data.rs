@@ -30,7 +30,7 @@ impl Case {
         words.extend(more);
         let output = frazil(&words);
         assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-        assert!(output.stdout.len() < 100, "nothing but a header is written");
+        assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
         let error = said(&output);
         assert!(error.contains(text(file)), "{error}");
         words.push("--skip-bad-rows");

@@ -6,6 +6,7 @@ use frazil::bert::Head;
 use frazil::bert::features::Features;
 use frazil::bert::glue::{Split, Task};
 use frazil::bert::rows::OnBadRow;
+use frazil::bert::squad::read_records;
 use frazil::graph::pass::{Reshape, Size};
 use frazil::ops::bench::Model;
 use frazil::ops::compile;
@@ -232,6 +233,51 @@ fn every_head() {
     }
 }
 
+/// A span by the checkpoint, by the graph that LPOT froze with its input pipeline, and by its int8
+/// graph, whose padding is computed, so that sequences are sorted by length and put back in order.
+#[test]
+fn spans_come_in_the_order_of_the_sequences() {
+    let Some(folder) = shared("fixtures/squad") else { return };
+    let records = read_records(folder.join("v1.1/eval.tf_record")).unwrap();
+    let config = shared("fixtures/data/bert_config_small.json");
+    let vocabulary = shared("fixtures/data/vocab_small.txt");
+    for (name, golden, rows, step) in [
+        ("v1.1/model.ckpt-65", "v1.1/raw_logits.npz", 2048, 5e-5),
+        ("v1.1/model.ckpt-65", "v1.1/raw_logits.npz", 200, 5e-5),
+        ("lpot/bert_fp32_google_modeling.pb", "v1.1/raw_logits.npz", 2048, 5e-5),
+        ("lpot/bert_int8_lpot1.3.pb", "lpot/outputs_int8.npz", 700, 5e-2),
+    ] {
+        let graph = GraphOptions { config: config.clone(), ..GraphOptions::default() };
+        let options = text_model::Options {
+            graph,
+            vocabulary: vocabulary.clone(),
+            rows,
+            ..Default::default()
+        };
+        let model = TextModel::open(folder.join(name), &Want::Span, &options).unwrap();
+        let store = Npz::open(folder.join(golden)).unwrap();
+        let golden = ["start_logits", "end_logits"]
+            .map(|name| store.tensor(name).unwrap().to_f64().unwrap());
+        let items = records.iter().enumerate();
+        let items = items.map(|(i, record)| Ok(Item::new(i, record.features.clone())));
+        let mut next = 0;
+        let each = |row: usize, said: text_model::Said| -> frazil::Result<()> {
+            assert_eq!(row, next, "{name}");
+            next += 1;
+            for (output, golden) in said.outputs.iter().zip(&golden) {
+                assert_eq!(output.dims, [records[row].features.len()], "{name}");
+                for (a, b) in output.values.iter().zip(&golden[row * 128..]) {
+                    let apart = (f64::from(*a) - b).abs();
+                    assert!(apart <= step, "{name}, row {row}: {a} is not {b}");
+                }
+            }
+            Ok(())
+        };
+        model.run(items, each).unwrap();
+        assert_eq!(next, records.len(), "{name}");
+    }
+}
+
 /// A model that gives something else says what.
 #[test]
 fn a_model_for_something_else_is_refused() {
@@ -246,6 +292,11 @@ fn a_model_for_something_else_is_refused() {
     let long = text_model::Options { max_seq_length: Some(129), ..options.clone() };
     let error = TextModel::open(fixture.checkpoint(), &Want::Classes, &long).err().unwrap();
     assert!(error.to_string().contains("at most 128"), "{error}");
+    let pretrained = shared("fixtures/pretrain").unwrap().join("model.ckpt-40");
+    let error = TextModel::open(pretrained, &Want::Classes, &options).err().unwrap();
+    assert!(error.to_string().ends_with("has no classifier head: `output_weights` is missing"));
+    let error = TextModel::open(fixture.checkpoint(), &Want::Span, &options).err().unwrap();
+    assert!(error.to_string().contains("has no squad head"), "{error}");
     let none = text_model::Options { vocabulary: None, ..options };
     let error = TextModel::open(fixture.checkpoint(), &Want::Classes, &none).err().unwrap();
     assert!(error.hint().unwrap().contains("--vocab"), "{error}");

@@ -71,12 +71,13 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
     let labels = classifier.labels();
     let progress = RowProgress::new("classifying", &source, args.flags.quiet());
     let mut sink = Sink::open(args.output.out.as_deref(), out)?;
-    if !args.output.jsonl {
-        header(labels, source.labelled, sink.writer())?;
-    }
-    let jsonl = args.output.jsonl;
+    let (jsonl, labelled) = (args.output.jsonl, source.labelled);
+    let mut first = !jsonl;
     let report = classifier.run(&mut source, |prediction, done| -> Result<()> {
         progress.at(done);
+        if std::mem::take(&mut first) {
+            header(labels, labelled, sink.writer())?;
+        }
         match jsonl {
             true => line(&prediction, labels, sink.writer()),
             false => row(&prediction, sink.writer()),
@@ -121,7 +122,11 @@ fn line(prediction: &Prediction, labels: Option<&[String]>, out: &mut dyn Write)
         let probabilities: Map<String, Value> = labels
             .iter()
             .zip(&prediction.probabilities)
-            .map(|(label, probability)| (label.clone(), json!(probability)))
+            // By its own digits: as a wider number it would have twice as many.
+            .map(|(label, probability)| {
+                let digits = probability.to_string().parse::<f64>();
+                (label.clone(), json!(digits.unwrap_or(f64::NAN)))
+            })
             .collect();
         object.insert("probabilities".into(), Value::Object(probabilities));
     }

@@ -216,7 +216,7 @@ impl TextModel {
                     width: rows.width,
                 },
                 None => {
-                    let (_, tensor) = &whole[at];
+                    let Some((_, tensor)) = whole.get(at) else { continue };
                     values = tensor.cast(DType::F32)?.values::<f32>()?.into_owned();
                     let width = tensor.shape().last().copied().unwrap_or(1);
                     let rows = values.len().checked_div(width).unwrap_or(0);

@@ -228,36 +228,61 @@ impl Candidates<'_> {
         }
     }
 
+    /// Batch and length of every input that has both; some may be of no use to the outputs.
+    fn sizes(&self) -> impl Iterator<Item = (&Dim, &Dim)> {
+        self.graph.inputs.iter().filter_map(|port| match self.graph.op(port.value) {
+            Op::Input(input) | Op::InputWithDefault(input) => match input.dims.as_deref() {
+                Some([batch, seq]) => Some((batch, seq)),
+                _ => None,
+            },
+            _ => None,
+        })
+    }
+
+    /// Whether two axes may be `[b, ..]`, as far as can be told: not `[b*s, ..]`, not another number.
+    fn is_by_sequence(&self, value: Value) -> bool {
+        let fits = |b: &Dim, batch: &Dim, seq: &Dim| {
+            b == batch || b.as_symbol().is_some() && b != seq && batch.as_known().is_none()
+        };
+        match self.dims(value) {
+            Some([b, _]) if self.sizes().next().is_some() => {
+                self.sizes().any(|(batch, seq)| fits(b, batch, seq))
+            }
+            dims => dims.is_none_or(|dims| dims.len() == 2),
+        }
+    }
+
+    fn is_tanh(&self, value: Value) -> bool {
+        matches!(self.graph.op(self.through(value)), Op::Unary(Unary::Tanh))
+    }
+
     /// `[b, c]`, and not the pooler's.
     fn is_classes(&self, value: Value) -> bool {
-        let tanh = matches!(self.graph.op(self.through(value)), Op::Unary(Unary::Tanh));
         let number = self.width(value).is_some();
-        self.rank(value) == Some(2) && number && !tanh
+        self.is_by_sequence(value) && number && !self.is_tanh(value) && !self.is_span(value)
     }
 
     fn classes(&self) -> Option<(Vec<Value>, Form)> {
         const NOT: [&str; 7] =
             ["start", "end_", "prediction_", "masked", "seq_relationship", "next_sentence", "pool"];
-        let flat = |value: &Value| self.rank(*value).is_none_or(|rank| rank == 2);
+        let flat = |value: &Value| self.is_by_sequence(*value) && !self.is_span(*value);
         let found = self
             .node("loss/BiasAdd")
             .filter(|value| self.is_classes(*value))
             .or_else(|| self.named(&["logits", "probabilities", "loss/"], &NOT).filter(flat))
             .or_else(|| {
                 let mut values = self.ports.iter().map(|port| port.value);
-                values.find(|value| self.is_classes(*value) && !self.is_span(*value))
+                values.find(|value| self.is_classes(*value))
             })?;
         Some((vec![self.logits(found)], Form::Sequence))
     }
 
     /// `[b, s]`
     fn is_span(&self, value: Value) -> bool {
-        let length = self.graph.inputs.iter().find_map(|port| match self.graph.op(port.value) {
-            Op::Input(input) => input.dims.as_ref().filter(|dims| dims.len() == 2)?.get(1),
-            _ => None,
-        });
-        let dims = self.dims(value);
-        dims.is_some_and(|dims| dims.len() == 2 && Some(&dims[1]) == length)
+        match self.dims(value) {
+            Some([_, last]) => self.sizes().any(|(_, seq)| seq == last),
+            _ => false,
+        }
     }
 
     fn span(&self) -> Option<(Vec<Value>, Form)> {
@@ -286,22 +311,14 @@ impl Candidates<'_> {
     fn pooled(&self) -> Option<(Vec<Value>, Form)> {
         let named = self.named(&["pooler", "pooled"], &["last_hidden", "sequence"]);
         let found = named.or_else(|| self.node("pooler/dense/Tanh")).or_else(|| {
-            let batch =
-                self.graph.inputs.iter().find_map(|port| match self.graph.op(port.value) {
-                    Op::Input(input) => input.dims.as_ref().filter(|dims| dims.len() == 2)?.first(),
-                    _ => None,
-                })?;
-            let values = self.graph.nodes().filter_map(|(id, node)| {
-                matches!(node.op, Op::Unary(Unary::Tanh)).then(|| Value::from(id))
-            });
             let pooled = |value: &Value| {
-                let dims = self.dims(*value);
-                dims.is_some_and(|dims| dims.len() == 2 && dims[0] == *batch)
+                self.is_tanh(*value) && self.rank(*value) == Some(2) && self.is_by_sequence(*value)
             };
             if self.fixed {
                 return self.ports.iter().map(|port| port.value).find(pooled);
             }
-            values.into_iter().find(pooled)
+            self.sizes().next()?;
+            self.graph.ids().map(Value::from).find(pooled)
         })?;
         Some((vec![found], Form::Sequence))
     }
@@ -383,10 +400,10 @@ impl Candidates<'_> {
 
     fn refuse(&self, want: &Want) -> Error {
         let what = match want {
-            Want::Classes => "a classifier's logits or probabilities",
+            Want::Classes => "logits or probabilities of classes",
             Want::Span => "logits of where an answer begins and ends",
             Want::Hidden(_) => "hidden layers",
-            Want::Pooled => "a pooler's output",
+            Want::Pooled => "pooled first row",
             Want::Words => "predictions of masked words",
             Want::NextSentence => "predictions of the next sentence",
         };
@@ -400,6 +417,102 @@ impl Candidates<'_> {
             hint: "name the output with `--output` if it is another node of the graph, or give \
                    another model"
                 .into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frazil_bert::build::{self, build};
+    use frazil_bert::{BertConfig, Head};
+
+    use super::*;
+
+    /// A small BERT of which nothing has a name that tells anything.
+    fn anonymous(head: Head) -> Graph {
+        let config = BertConfig {
+            hidden_size: 8,
+            num_hidden_layers: 3,
+            num_attention_heads: 2,
+            intermediate_size: 16,
+            max_position_embeddings: 20,
+            ..BertConfig::new(200)
+        };
+        let options = build::Options { labels: 3, ..build::Options::default() };
+        let mut graph = build(&config, head, &options).unwrap();
+        for id in graph.ids() {
+            graph.rename(id, format!("n{}", id.index())).unwrap();
+        }
+        for (i, port) in graph.outputs.iter_mut().enumerate() {
+            port.name = format!("y{i}");
+        }
+        graph
+    }
+
+    fn chosen(graph: &Graph, want: Want, fixed: bool) -> Result<Chosen> {
+        choose(graph, Ok(graph.outputs.clone()), &want, fixed)
+    }
+
+    fn values(chosen: &Chosen) -> Vec<Value> {
+        chosen.ports.iter().map(|port| port.value).collect()
+    }
+
+    #[test]
+    fn outputs_are_known_by_what_they_are() {
+        let cases = [
+            (Head::Classifier, Want::Classes, Form::Sequence, vec![0]),
+            (Head::Squad, Want::Span, Form::Tokens, vec![0, 1]),
+            (Head::Encoder, Want::Pooled, Form::Sequence, vec![1]),
+            (Head::Mlm, Want::Words, Form::Positions, vec![0]),
+            (Head::Nsp, Want::NextSentence, Form::Sequence, vec![0]),
+            (Head::Pretraining, Want::NextSentence, Form::Sequence, vec![1]),
+        ];
+        for (head, want, form, places) in cases {
+            let graph = anonymous(head);
+            let expected: Vec<Value> = places.iter().map(|&i| graph.outputs[i].value).collect();
+            for fixed in [false, true] {
+                let found = chosen(&graph, want.clone(), fixed).unwrap();
+                assert_eq!((values(&found), found.form), (expected.clone(), form), "{want:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn layers_are_known_by_their_norms() {
+        for head in [Head::Encoder, Head::Mlm, Head::Classifier] {
+            let graph = anonymous(head);
+            let found = chosen(&graph, Want::Hidden(vec![0, -1, 2, -3]), false).unwrap();
+            let all = values(&found);
+            assert_eq!((all[0], all[1]), (all[3], all[2]), "{head}");
+            assert_ne!(all[0], all[1]);
+            let error = chosen(&graph, Want::Hidden(vec![-4]), false).unwrap_err().to_string();
+            assert_eq!(error, "there is no layer -4: the model has 3");
+        }
+    }
+
+    #[test]
+    fn the_logits_lie_under_the_softmax() {
+        let mut graph = anonymous(Head::Classifier);
+        let logits = graph.outputs.remove(0).value;
+        let found = chosen(&graph, Want::Classes, false).unwrap();
+        assert_eq!((values(&found), found.scale), (vec![logits], Scale::Plain));
+        let found = chosen(&graph, Want::Classes, true).unwrap();
+        assert_eq!(found.scale, Scale::Probabilities);
+        assert!(found.notes[0].contains("probabilities only"));
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused() {
+        for (head, want) in [
+            (Head::Squad, Want::Classes),
+            (Head::Encoder, Want::Classes),
+            (Head::Mlm, Want::Classes),
+            (Head::Classifier, Want::Span),
+            (Head::Squad, Want::Words),
+            (Head::Squad, Want::NextSentence),
+        ] {
+            let error = chosen(&anonymous(head), want.clone(), false).unwrap_err().to_string();
+            assert!(error.contains("its outputs are `y0` ["), "{want:?}: {error}");
         }
     }
 }

@@ -163,7 +163,8 @@ fn open_source(path: &Path, located: &Located, want: &Want, options: &Options) -
         let ports = found.ports.clone();
         chosen = Some(found);
         Ok(ports)
-    })?;
+    })
+    .map_err(|error| without_head(error, located, head))?;
     let mut notes = opened.notes;
     notes.extend(dropout_note(&opened.passes));
     let mut graph = opened.graph;
@@ -200,6 +201,22 @@ fn open_source(path: &Path, located: &Located, want: &Want, options: &Options) -
     let engine = Engine::from_graph(graph, &engine_options(options))?;
     let (located, config) = (Some(opened.located), opened.config);
     Ok(Ready { engine, ends, sizes, located, config, notes })
+}
+
+/// Weights that lack the head which gives what is wanted.
+fn without_head(error: Error, located: &Located, head: Option<Head>) -> Error {
+    let missing = match &error {
+        Error::Bert(frazil_bert::Error::NoLabels) => "`output_weights` is missing".to_owned(),
+        Error::Graph(missing) => missing.to_string(),
+        _ => return error,
+    };
+    let Some(head) = head.filter(|head| *head != Head::Encoder) else { return error };
+    Error::Usage {
+        what: format!("`{}` has no {head} head: {missing}", located.shown().display()),
+        hint: "it may be pre-trained only: give a model that was fine-tuned for this; `frazil \
+               inspect` lists the heads that it has"
+            .into(),
+    }
 }
 
 /// A graph with one length has no more positions than that, whatever its table has.
