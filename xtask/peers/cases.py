@@ -13,7 +13,7 @@ import subprocess
 import numpy as np
 
 from graphs import (ENCODER, FULL, INPUTS, MODEL, NAMES, PLACEHOLDERS, POOLED, SPANS, by_row, chosen_originals,
-                    difference, flat, goldens, ports, run, shared, written)
+                    difference, encoder, flat, goldens, ports, published_config, run, shared, written)
 from report import check, expect
 
 FRAZIL = os.environ["FRAZIL"]
@@ -67,11 +67,12 @@ class Case:
             yield name, [npz[role][few] for role in INPUTS if role in npz], outputs(), outputs("here/")
 
 
-def head(name, roles, source, config, golden, which, huggingface, **more):
-    """A bare checkpoint with one of its heads."""
+def head(name, roles, source, config, golden, which, huggingface, nodes=None, **more):
+    """A bare checkpoint with one of its heads; `nodes` if they are not those of `BARE`."""
     inputs = INPUTS if which == "pretraining" else NAMES
     flags = ["--config", config, "--head", which] if config else ["--head", which]
-    return Case(name, golden, source, flags, inputs, {role: BARE[role] for role in roles}, huggingface=huggingface, **more)
+    outputs = {role: (nodes or BARE)[role] for role in roles}
+    return Case(name, golden, source, flags, inputs, outputs, huggingface=huggingface, **more)
 
 
 # The node of each output in the graph that frazil builds from a checkpoint, which is the original's.
@@ -150,7 +151,9 @@ GOOGLE = [
 def cases():
     """The cases of this run."""
     if MODEL:
-        return [head(f"{MODEL}, bare checkpoint, {which}", roles, f"@{MODEL}/bert_model.ckpt", None, MODEL, which, name)
+        nodes = BARE | encoder(published_config()["num_hidden_layers"])
+        return [head(f"{MODEL}, bare checkpoint, {which}", roles, f"@{MODEL}/bert_model.ckpt", None, MODEL, which, name,
+                     nodes)
                 for which, roles, name in [
                     ("encoder", ["pooled_output", "sequence_output"], "BertModel"),
                     ("pretraining", ["masked_lm_log_probs", "next_sentence_log_probs"], "BertForPreTraining")]]

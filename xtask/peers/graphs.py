@@ -132,7 +132,14 @@ def made_up(length, vocabulary):
 
 # Outputs: from what they are to the tensor's name in the graph.
 POOLED = {"pooled_output": "bert/pooler/dense/Tanh"}
-ENCODER = {**POOLED, "sequence_output": "bert/encoder/Reshape_3"}
+
+
+def encoder(layers):
+    """Outputs of an encoder: the reshapes before its last one are counted."""
+    return {**POOLED, "sequence_output": f"bert/encoder/Reshape_{layers + 1}"}
+
+
+ENCODER = encoder(2)
 CLASSIFIER = {"probabilities": "loss/output", "logits": "loss/BiasAdd", **POOLED}
 SPANS = {"start_logits": "unstack", "end_logits": "unstack:1"}
 PRETRAINING = ["mlm_logits", "masked_lm_log_probs", "nsp_logits", "next_sentence_log_probs"]
@@ -202,14 +209,19 @@ ORIGINALS = [
              arrays("models/squad/golden/first64_io.npz", NAMES, {role: role for role in SPANS}), rounding=5e-5, few=16),
     # Google's own MetaGraph, erf GELU; its values are ours.
     Original("google", "meta", "@google/bert_model.ckpt.meta", PLACEHOLDERS,
-             {**POOLED, "sequence_output": "bert/encoder/Reshape_13"}, 1, 128, made_up(128, 21128)),
+             encoder(12), 1, 128, made_up(128, 21128)),
 ]
+
+
+def published_config():
+    """The configuration of the model of `--model`."""
+    with open(goldens(MODEL, "bert_config.json")) as f:
+        return json.load(f)
 
 
 def published():
     """The model of `--model`: a bare checkpoint beside its config."""
-    with open(goldens(MODEL, "bert_config.json")) as f:
-        config = json.load(f)
+    config = published_config()
     return Original(MODEL, "formula", f"@{MODEL}/bert_model.ckpt", INPUTS,
                     dict.fromkeys(["pooled_output", "sequence_output", *PRETRAINING]), 0, 0,
                     made_up(config["max_position_embeddings"], config["vocab_size"]),
