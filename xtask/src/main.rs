@@ -54,10 +54,11 @@ const USAGE: &str = "usage: cargo xtask <task>
                       and docs/reference/ops.md
   emulate [--force]   kernels and goldens on an emulated CPU, where this one lacks AVX-512 or VNNI
   miri [TEST]...      the kernels' plain code and threads, interpreted by Miri (nightly)
-  peers [NAME]... [--full] [--clean] [--frazil PROGRAM] [--python PROGRAM]
+  peers [NAME]... [--full] [--model MODEL]... [--clean] [--frazil PROGRAM] [--python PROGRAM]
                       what frazil writes, the real programs read and run: tokenizers, formats,
                       goldens, tensorflow, transformers, onnxruntime, openvino; installed under target/.
                       --full: also pytorch (4 GB) and the seven models that Google published;
+                      --model: of --full, only this one of the seven;
                       --clean: what was installed is removed after its last use
   tidy                check what the compiler does not: sizes, headers, layers, words";
 

@@ -39,6 +39,14 @@ pub const MODELS: [Model; 7] = [
     large("uncased_L-24_H-1024_A-16", 30_522),
 ];
 
+/// The vocabularies of the shared data, by size.
+const VOCABULARIES: [(usize, &str); 4] = [
+    (28_996, "data/vocab/bert_cased_vocab.txt"),
+    (30_522, "data/vocab/bert_uncased_vocab.txt"),
+    (119_547, "data/vocab/bert_multilingual_cased_vocab.txt"),
+    (21_128, "data/vocab/bert_chinese_vocab.txt"),
+];
+
 /// Google's own MetaGraph; of its checkpoint only the index is at hand.
 const GOOGLE: &str = "data/checkpoints/google_chinese_L-12_H-768_A-12";
 const PREFIX: &str = "bert_model.ckpt";
@@ -46,7 +54,7 @@ const PREFIX: &str = "bert_model.ckpt";
 /// Fills the folder of `goldens` with the checkpoints that are not among the originals.
 pub(super) fn originals(task: &Task) -> Result<()> {
     match (task.model, &task.shared) {
-        (Some(model), _) => published(model, &task.out.join(model.name)),
+        (Some(model), shared) => published(model, shared.as_deref(), &task.out.join(model.name)),
         (None, Some(shared)) => google(&shared.join(GOOGLE), &task.out.join("google")),
         (None, None) => Ok(()),
     }
@@ -78,8 +86,9 @@ fn google(from: &Path, to: &Path) -> Result<()> {
     checkpoint(&to.join(PREFIX), variables)
 }
 
-/// A checkpoint with its config and a vocabulary, as it is in the zip, but for the graph.
-fn published(model: &Model, to: &Path) -> Result<()> {
+/// A checkpoint with its config and its vocabulary, or a made-up one where that is not at hand, as
+/// it is in the zip, but for the graph.
+fn published(model: &Model, shared: Option<&Path>, to: &Path) -> Result<()> {
     let Size { layers, hidden, vocabulary, positions } = model.size;
     let config = json!({
         "attention_probs_dropout_prob": 0.1,
@@ -97,10 +106,16 @@ fn published(model: &Model, to: &Path) -> Result<()> {
     let path = to.join("bert_config.json");
     make_parent(&path)?;
     fs::write(path, serde_json::to_string_pretty(&config)?)?;
-    let special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"].map(str::to_owned);
-    let pieces = (special.len()..vocabulary).map(|n| format!("[unused{n}]"));
-    let vocabulary: Vec<String> = special.into_iter().chain(pieces).collect();
-    fs::write(to.join("vocab.txt"), vocabulary.join("\n") + "\n")?;
+    let real = VOCABULARIES.iter().find(|(size, _)| *size == vocabulary);
+    let pieces = match real.zip(shared) {
+        Some(((_, file), shared)) => fs::read_to_string(shared.join(file))?,
+        None => {
+            let special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"].map(str::to_owned);
+            let unused = (special.len()..vocabulary).map(|n| format!("[unused{n}]"));
+            special.into_iter().chain(unused).collect::<Vec<_>>().join("\n") + "\n"
+        }
+    };
+    fs::write(to.join("vocab.txt"), pieces)?;
     let table = large::table(model.size);
     let variables = table.iter().map(|entry| (entry.name.as_str(), entry.shape.clone().into()));
     checkpoint(&to.join(PREFIX), variables)

@@ -111,6 +111,8 @@ struct Task {
 struct Options<'a> {
     names: Vec<&'a str>,
     full: bool,
+    /// Of all that `full` runs, only these of the published models.
+    models: Vec<&'static Model>,
     /// Environments go when nothing needs them any more.
     clean: bool,
     python: Option<&'a str>,
@@ -125,6 +127,15 @@ impl<'a> Options<'a> {
             match arg {
                 "--full" => options.full = true,
                 "--clean" => options.clean = true,
+                "--model" => {
+                    let name = args.next().context("`--model` needs a name")?;
+                    let model = graphs::MODELS.iter().find(|model| model.name == *name);
+                    options.models.push(model.with_context(|| {
+                        let known = graphs::MODELS.each_ref().map(|model| model.name);
+                        format!("no model `{name}`; there are: {}", known.join(", "))
+                    })?);
+                    options.full = true;
+                }
                 "--python" => {
                     options.python = Some(args.next().context("`--python` needs a program")?);
                 }
@@ -152,7 +163,7 @@ pub fn run(args: &[&str]) -> Result<()> {
     fs::create_dir_all(&folder)?;
     let folder = folder.canonicalize()?;
     let base = Base::find(options.python)?;
-    let steps = plan::steps(&options.names, options.full);
+    let steps = plan::steps(&options.names, options.full, &options.models);
     for peer in &PEERS {
         remove(&folder.join(peer.name))?; // what a run that failed has left
     }

@@ -17,16 +17,21 @@ pub struct Step {
     pub last_of_environment: bool,
 }
 
-/// The peers of these names, or all, and `goldens` where one of them needs it.
-pub fn steps(names: &[&str], full: bool) -> Vec<Step> {
+/// The peers of these names, or all, and `goldens` where one of them needs it; in a round for each
+/// model of `only`, if there are any.
+pub fn steps(names: &[&str], full: bool, only: &[&'static Model]) -> Vec<Step> {
     let named = |peer: &Peer| match names {
         [] => full || !peer.optional,
         names => names.contains(&peer.name),
     };
     let any_graphs = PEERS.iter().any(|peer| named(peer) && peer.graphs);
     let models = graphs::MODELS.iter().filter(|_| full && any_graphs).map(Some);
+    let rounds: Vec<Option<&Model>> = match only {
+        [] => std::iter::once(None).chain(models).collect(),
+        only => only.iter().copied().map(Some).collect(),
+    };
     let mut steps: Vec<Step> = Vec::new();
-    for model in std::iter::once(None).chain(models) {
+    for model in rounds {
         for peer in &PEERS {
             let wanted = named(peer) || any_graphs && peer.name == GOLDENS;
             if wanted && (model.is_none() || peer.graphs) {
@@ -85,18 +90,21 @@ mod tests {
 
     #[test]
     fn goldens_come_first_and_pytorch_only_when_wanted() {
-        assert_eq!(names(&steps(&["openvino"], false)), [GOLDENS, "openvino"]);
-        assert_eq!(names(&steps(&["formats"], true)), ["formats"]);
-        assert_eq!(names(&steps(&["pytorch"], false)), [GOLDENS, "pytorch"]);
-        assert!(!names(&steps(&[], false)).contains(&"pytorch"));
-        let full = steps(&[], true);
+        assert_eq!(names(&steps(&["openvino"], false, &[])), [GOLDENS, "openvino"]);
+        assert_eq!(names(&steps(&["formats"], true, &[])), ["formats"]);
+        assert_eq!(names(&steps(&["pytorch"], false, &[])), [GOLDENS, "pytorch"]);
+        assert!(!names(&steps(&[], false, &[])).contains(&"pytorch"));
+        let full = steps(&[], true, &[]);
         let count = |name| names(&full).iter().filter(|&&n| n == name).count();
         assert_eq!((count("formats"), count(GOLDENS), count("pytorch")), (1, 8, 8));
+        let one = steps(&["openvino"], true, &[&graphs::MODELS[1]]);
+        assert_eq!(names(&one), [GOLDENS, "openvino"]);
+        assert!(one.iter().all(|step| step.model.is_some_and(|m| m.name.starts_with("uncased"))));
     }
 
     #[test]
     fn the_end_of_a_round_and_of_an_environment_is_marked_once() {
-        let steps = steps(&[], false);
+        let steps = steps(&[], false, &[]);
         let rounds: Vec<&str> =
             steps.iter().filter(|s| s.last_of_round).map(|s| s.peer.name).collect();
         let environments: Vec<&str> =
@@ -107,7 +115,7 @@ mod tests {
 
     #[test]
     fn what_guards_main_fits_three_gigabytes() {
-        let steps = steps(&[], false);
+        let steps = steps(&[], false, &[]);
         let (kept, cleaned) = (peak(&steps, |_| false, false), peak(&steps, |_| false, true));
         assert!(cleaned <= 3000, "{cleaned} MB");
         assert!(cleaned < kept, "{cleaned} of {kept} MB");
