@@ -23,12 +23,13 @@ use crate::serve::{Engine, Setup};
 
 /// The files that [`Engine::prepare`] writes.
 const RANGES: &str = "frazil-ranges.json";
-const FIRST: &str = "frazil-compiled.json";
+const COMPILED: &str = "model.frazil";
 
 /// The engine.
 pub struct Frazil {
     engine: Runtime,
-    compiled_first_seconds: Value,
+    /// With f32.
+    compiled_first_seconds: Option<f64>,
 }
 
 impl Engine for Frazil {
@@ -39,8 +40,7 @@ impl Engine for Frazil {
 
     fn prepare(setup: &Setup) -> Result<()> {
         if setup.precision == "f32" {
-            let seconds = compiled_first_seconds(setup)?;
-            return keep(&setup.folder.join(FIRST), &seconds.to_string());
+            return compiled(setup);
         }
         let engine = Runtime::from_graph(graph(setup)?, &options(setup))?;
         let mut ranges = Ranges::new();
@@ -60,10 +60,12 @@ impl Engine for Frazil {
             }
             other => bail!("this engine does not run with `{other}`"),
         };
+        let first = match options.int8 {
+            None => Some(compiled_first_seconds(setup)?),
+            Some(_) => None,
+        };
         let engine = Runtime::from_graph(graph(setup)?, &options)?;
-        let first = fs::read_to_string(setup.folder.join(FIRST)).ok();
-        let first = first.filter(|_| setup.precision == "f32").and_then(|f| f.parse::<f64>().ok());
-        Ok(Self { engine, compiled_first_seconds: json!(first) })
+        Ok(Self { engine, compiled_first_seconds: first })
     }
 
     fn feed(&mut self, batch: &Batch) -> Result<Self::Fed> {
@@ -105,13 +107,19 @@ impl Engine for Frazil {
     }
 }
 
-/// From opening a compiled model, whose file is warm, to its answer for 1 x 128.
-fn compiled_first_seconds(setup: &Setup) -> Result<f64> {
-    let path = setup.folder.join("model.frazil");
+/// Writes the compiled model, unless this version has.
+fn compiled(setup: &Setup) -> Result<()> {
+    let path = setup.folder.join(COMPILED);
     if Compiled::open(&path).is_err() {
         let model = Model::File(setup.folder.join("bert_model.ckpt"), Box::new(head()));
         compile::compile(&model, &path, &compile::Options::default())?;
     }
+    Ok(())
+}
+
+/// From opening a compiled model, whose file is warm, to its answer for 1 x 128.
+fn compiled_first_seconds(setup: &Setup) -> Result<f64> {
+    let path = setup.folder.join(COMPILED);
     drop(fs::read(&path)?);
     let fed = Batch::calibration(setup.size("vocab_size")?).next().context("a sequence")?;
     let fed = inputs(&fed)?;
