@@ -129,6 +129,20 @@ pub enum Error {
         /// The word embeddings.
         embedding: String,
     },
+    /// A module of sentence-transformers that cannot be computed.
+    #[error("the module `{name}` {reason}")]
+    Module {
+        /// Its folder, or its class.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No pooling has that name.
+    #[error(
+        "there is no pooling `{0}`; known are cls, max, mean, mean_sqrt_len_tokens, weightedmean \
+         and lasttoken"
+    )]
+    UnknownPooling(String),
     /// A graph cannot be built.
     #[error(transparent)]
     Graph(Box<frazil_graph::Error>),

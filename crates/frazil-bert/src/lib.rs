@@ -10,6 +10,7 @@
 //! - [`features`]: word pieces to what the model is fed with.
 //! - [`glue`], [`squad`]: the data sets, their features, and what becomes of the model's answers.
 //! - [`metrics`]: the official scores.
+//! - [`sentence`]: models of sentence-transformers: from rows to one vector.
 //! - [`inventory`]: what a file of weights holds, what it lacks and what nobody asked for.
 //!
 //! Everything here works on names, types and shapes; a weight's value is looked at only when a
@@ -26,6 +27,7 @@ pub mod metrics;
 pub mod names;
 pub mod python;
 pub mod rows;
+pub mod sentence;
 pub mod squad;
 pub mod tokenizer;
 pub mod tokenizer_files;

@@ -119,6 +119,15 @@ pub enum RowProblem {
         /// What it is.
         found: &'static str,
     },
+    /// A text to fill in that has nothing to fill in.
+    #[error("expected `[MASK]` in the text")]
+    NoMask,
+    /// A text that is so long that what is to be filled in was cut off.
+    #[error("expected `[MASK]` among the first {most} pieces, where the text is cut off")]
+    MaskCutOff {
+        /// How many pieces are left.
+        most: usize,
+    },
     /// A part of a SQuAD file without something that it needs.
     #[error("{place}: expected `{key}`")]
     MissingKey {

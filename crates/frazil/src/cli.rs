@@ -47,6 +47,8 @@ enum Command {
     ExportWeights(commands::export_weights::Args),
     ImportWeights(commands::import_weights::Args),
     Demo(commands::demo::Args),
+    #[command(name = "extract_features")]
+    ExtractFeatures(compat::extract_features::Args),
     #[command(name = "freeze_graph")]
     FreezeGraph(compat::freeze_graph::Args),
     Mo(compat::mo::Args),
@@ -62,7 +64,8 @@ const INTERRUPT_CODE: u8 = 130;
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// The old tools: a link of one of these names to the binary is that tool.
-const TOOLS: [&str; 4] = ["freeze_graph", "mo", "run_classifier", "saved_model_cli"];
+const TOOLS: [&str; 5] =
+    ["extract_features", "freeze_graph", "mo", "run_classifier", "saved_model_cli"];
 
 /// Runs the program with the process's arguments.
 pub fn main() -> ExitCode {
@@ -122,6 +125,7 @@ pub fn run(
         Command::ExportWeights(args) => commands::export_weights::run(args, out),
         Command::ImportWeights(args) => commands::import_weights::run(args, out),
         Command::Demo(args) => commands::demo::run(args, out),
+        Command::ExtractFeatures(args) => compat::extract_features::run(args, out),
         Command::FreezeGraph(args) => compat::freeze_graph::run(args, out),
         Command::Mo(args) => compat::mo::run(args, out),
         Command::RunClassifier(args) => compat::run_classifier::run(args, out),

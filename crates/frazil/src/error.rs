@@ -94,6 +94,33 @@ pub enum Error {
         /// Counted from 1.
         line: usize,
     },
+    /// A text that was given cannot be used.
+    #[error("text {number}: {problem}")]
+    BadText {
+        /// Counted from 1.
+        number: usize,
+        /// What is wrong with it.
+        problem: frazil_bert::rows::RowProblem,
+    },
+    /// A layer that the model does not have.
+    #[error("there is no layer {index}: the model has {layers} layers")]
+    NoLayer {
+        /// What was asked for.
+        index: i32,
+        /// How many there are.
+        layers: usize,
+    },
+    /// A graph in which BERT's layers cannot be told apart.
+    #[error(
+        "the layers of a BERT are not to be seen in the graph: it has {norms} LayerNorms, \
+         {attentions} of them behind an attention"
+    )]
+    NoLayers {
+        /// LayerNorms by formula.
+        norms: usize,
+        /// Those with a softmax between them and the one before.
+        attentions: usize,
+    },
     /// Options that do not go together, or a value that means nothing.
     #[error("{what}")]
     Usage {
@@ -130,9 +157,17 @@ impl Error {
             Self::Graph(error) => error.hint(),
             Self::Convert(error) => error.hint(),
             Self::Run(error) => error.hint(),
-            Self::Tensor(_) | Self::Read { .. } => None,
+            Self::Tensor(_) | Self::Read { .. } | Self::BadText { .. } => None,
             Self::NotUtf8 { .. } => Some("`iconv -t utf-8` makes it so".into()),
             Self::CutSpec(error) => error.hint(),
+            Self::NoLayer { layers, .. } => {
+                Some(format!("layers are 0 to {}, or -1 (the last) to -{layers}", layers.saturating_sub(1)))
+            }
+            Self::NoLayers { .. } => Some(
+                "`frazil inspect --why` tells what is no LayerNorm and why; with the checkpoint and \
+                 its bert_config.json no layer needs finding"
+                    .into(),
+            ),
             Self::Store { source, .. } => {
                 source.downcast_ref::<frazil_tf::Error>().and_then(frazil_tf::Error::hint)
             }

@@ -8,6 +8,7 @@
 
 mod header;
 mod npz;
+mod rows;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -18,6 +19,7 @@ use self::header::{Header, Kind, Refusal};
 use crate::{DType, Error, Result, Shape, Tensor, file};
 
 pub use self::npz::{Npz, NpzWriter};
+pub use self::rows::NpyRows;
 
 /// What the strings of any array may take in memory beside their bytes, and on top of that for
 /// each byte.

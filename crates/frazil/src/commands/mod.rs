@@ -10,7 +10,7 @@ mod graph_flags;
 pub mod import_weights;
 pub mod inspect;
 pub mod predict;
-mod progress;
+pub(crate) mod progress;
 pub mod run;
 mod table;
 pub mod tokenize;

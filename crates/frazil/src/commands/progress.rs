@@ -58,6 +58,29 @@ impl Progress {
         }
     }
 
+    /// So much is done, of nobody knows how much.
+    #[allow(clippy::print_stderr, reason = "progress is talk")]
+    pub fn so_far(&self, done: u64) {
+        if self.quiet || self.started.elapsed() < PATIENCE {
+            return;
+        }
+        match &self.bar {
+            Some(bar) => {
+                if bar.is_hidden() {
+                    let style = ProgressStyle::with_template("{msg}: {pos} {prefix}, {per_sec}");
+                    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+                    bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
+                }
+                bar.set_position(done);
+            }
+            None if self.last.get().elapsed() >= PAUSE => {
+                self.last.set(Instant::now());
+                eprintln!("{}: {done} {}", self.what, self.unit);
+            }
+            None => {}
+        }
+    }
+
     /// Clears the bar.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {

@@ -7,8 +7,8 @@
 use std::path::{Path, PathBuf};
 
 use frazil_bert::inventory::total;
-use frazil_bert::names::{Head, Mapped, Part, Row, variables};
-use frazil_tensor::{DType, TensorStore, file};
+use frazil_bert::names::{Head, Part, Row, variables};
+use frazil_tensor::{DType, file};
 use frazil_tf::bundle::{BundleWriter, WriteOptions};
 use frazil_tf::checkpoint_state::CheckpointState;
 use serde::Serialize;
@@ -102,7 +102,7 @@ pub fn import_weights(
                 .into(),
         );
     }
-    tied(&model, &heads)?;
+    model.check_tied(&heads)?;
     let mut left = LeftOuts::default();
     let mut rows = rows(&model, options, &heads, &mut left);
     rows.sort_by(|a, b| a.target.name.cmp(&b.target.name));
@@ -180,26 +180,6 @@ fn complete(model: &Model, heads: &[Head]) -> Result<Vec<String>> {
         forgiven = ok;
     }
     Ok(forgiven)
-}
-
-/// A decoder that differs from the word embeddings cannot be carried over.
-fn tied(model: &Model, heads: &[Head]) -> Result<()> {
-    if !heads.iter().any(|head| head.has(Part::Mlm)) {
-        return Ok(());
-    }
-    let canonical = Mapped::new(&model.weights, model.translation.rows.clone());
-    for (decoder, name) in &model.translation.tied {
-        let store = |source| Error::Store { name: decoder.clone(), source };
-        let first = model.weights.tensor(decoder).map_err(store)?;
-        let second = canonical.tensor(name).map_err(store)?;
-        if first != second {
-            return Err(Error::Bert(frazil_bert::Error::DecoderNotTied {
-                decoder: decoder.clone(),
-                embedding: name.clone(),
-            }));
-        }
-    }
-    Ok(())
 }
 
 fn rows(model: &Model, options: &Options, heads: &[Head], left: &mut LeftOuts) -> Vec<Row> {

@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use frazil_bert::config::{Formulas, FromHuggingFace, FromShapes, Labels};
-use frazil_bert::names::{self, Head, Naming, Part, Row, Rule, Translation, variables};
+use frazil_bert::names::{self, Head, Mapped, Naming, Part, Row, Rule, Translation, variables};
 use frazil_bert::{BertConfig, inventory};
-use frazil_tensor::{DType, TensorInfo, file};
+use frazil_tensor::{DType, TensorInfo, TensorStore, file};
 use serde::Serialize;
 
 use crate::source::{self, Kind, Weights, open_weights};
@@ -114,7 +114,7 @@ impl Model {
     pub fn open(request: &Request) -> Result<Self> {
         let weights = open_weights(request.path, request.source)?;
         let mut notes = weights.located.notes.clone();
-        let translation = names::read(frazil_tensor::TensorStore::infos(&weights), request.scope)?;
+        let translation = names::read(weights.infos(), request.scope)?;
         if request.scope.is_none() && translation.scopes.len() > 1 {
             if !translation.scopes[0].is_empty() {
                 return Err(frazil_bert::Error::SeveralScopes(translation.scopes).into());
@@ -194,6 +194,25 @@ impl Model {
         let inventory = inventory::Inventory::new(&self.translation, config);
         let heads = inventory.heads.iter().map(|report| report.head);
         heads.filter(|head| *head != Head::Encoder).collect()
+    }
+
+    /// A decoder of masked words that differs from the word embeddings has no place in
+    /// google-research/bert's graph. Heads that have none are not looked at.
+    pub fn check_tied(&self, heads: &[Head]) -> Result<()> {
+        if !heads.iter().any(|head| head.has(Part::Mlm)) {
+            return Ok(());
+        }
+        let canonical = Mapped::new(&self.weights, self.translation.rows.clone());
+        for (decoder, name) in &self.translation.tied {
+            let store = |source| Error::Store { name: decoder.clone(), source };
+            let first = self.weights.tensor(decoder).map_err(store)?;
+            let second = canonical.tensor(name).map_err(store)?;
+            if first != second {
+                let (decoder, embedding) = (decoder.clone(), name.clone());
+                return Err(frazil_bert::Error::DecoderNotTied { decoder, embedding }.into());
+            }
+        }
+        Ok(())
     }
 
     /// The first of these files beside the source that is not in `folder`.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use frazil_bert::sentence;
 use frazil_tf::checkpoint;
 
 use super::locate::{Kind, Located, Need, of_file, parent};
@@ -10,10 +11,17 @@ use crate::{Error, Result};
 
 /// The model in a folder, in the order in which TensorFlow's own tools look: a SavedModel, the
 /// checkpoint that the file `checkpoint` names, a lone checkpoint, safetensors, a lone graph;
-/// else the same one folder below, if that is the only one.
+/// else the same one folder below, if that is the only one. A model of sentence-transformers says
+/// itself where its transformer lies.
 pub(super) fn locate(folder: &Path, need: Need) -> Result<Located> {
     let names = entries(folder);
     let has = |name: &str| names.iter().any(|n| n == name);
+    if has(sentence::MODULES)
+        && let Some(below) = sentence::transformer_below(folder)?.filter(|below| below.is_dir())
+    {
+        let note = format!("`{}` names `{}`", sentence::MODULES, below.display());
+        return Ok(locate(&below, need)?.note(note));
+    }
     if has("saved_model.pb") || has("saved_model.pbtxt") {
         return Ok(Located::new(Kind::SavedModel, folder));
     }

@@ -7,9 +7,12 @@ use anyhow::Result;
 use crate::cli::Outcome;
 
 mod classify;
+mod embed;
+mod fill_mask;
 mod flags;
 mod next_sentence;
 mod sink;
+mod texts;
 
 /// Classify, answer and embed text with a model of any kind
 #[derive(clap::Args)]
@@ -21,12 +24,16 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     Classify(classify::Args),
+    Embed(embed::Args),
+    FillMask(fill_mask::Args),
     NextSentence(next_sentence::Args),
 }
 
 pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
     match args.command {
         Command::Classify(args) => classify::run(args, out),
+        Command::Embed(args) => embed::run(args, out),
+        Command::FillMask(args) => fill_mask::run(args, out),
         Command::NextSentence(args) => next_sentence::run(args, out),
     }
 }

@@ -1,15 +1,16 @@
 //! What in a graph gives the thing that is wanted, and what its inputs are fed with.
 //!
 //! An output is known by its name, as google-research/bert and transformers give them, else by its
-//! shape and by what computes it: a softmax ends a classifier, two rows of the length are a span,
-//! every second LayerNorm behind the embeddings' is a layer.
+//! shape and by what computes it: a softmax ends a classifier, two rows of the length are a span.
+//! Layers are found by [`hidden`].
 
 use frazil_graph::op::Unary;
-use frazil_graph::pass::{self, Fusions};
+use frazil_graph::pass;
 use frazil_graph::{Dim, Facts, Graph, Op, Port, Value, infer};
 use frazil_tensor::DType;
 
 use super::Want;
+use crate::ops::hidden;
 use crate::ops::role::{InputRole, Role};
 use crate::{Error, Result};
 
@@ -354,48 +355,33 @@ impl Candidates<'_> {
 
     fn hidden(&self, layers: &[i32]) -> Result<Chosen> {
         let want = Want::Hidden(layers.to_vec());
-        let all = self.layers();
         let mut ports = Vec::with_capacity(layers.len());
-        for &layer in layers {
-            let last = || self.named(&["sequence_output", "last_hidden"], &["pool"]);
-            let count = i32::try_from(all.len()).unwrap_or(i32::MAX);
-            let place = if layer < 0 { layer.checked_add(count) } else { Some(layer) };
-            let place = place.and_then(|place| usize::try_from(place).ok());
-            let value = match place.and_then(|place| all.get(place)) {
-                Some(value) => *value,
-                None if layer == -1 && all.is_empty() => {
-                    last().ok_or_else(|| self.refuse(&want))?
+        let add = |layer: &i32, value| Port { name: format!("layer {layer}"), value };
+        match (self.layers(), layers) {
+            (Ok(all), _) => {
+                for layer in layers {
+                    let name = &all[hidden::layer_of(*layer, all.len())?];
+                    ports.push(add(layer, self.graph.find_value(name)?));
                 }
-                None if all.is_empty() => return Err(self.refuse(&want)),
-                None => {
-                    return Err(Error::Usage {
-                        what: format!("there is no layer {layer}: the model has {count}"),
-                        hint: format!("give 0 to {}, or -1 to -{count}", count - 1),
-                    });
-                }
-            };
-            ports.push(Port { name: format!("layer {layer}"), value });
+            }
+            // The last one may be an output of that name.
+            (Err(error), [-1]) => {
+                let last = self.named(&["sequence_output", "last_hidden"], &["pool"]);
+                ports.push(add(&-1, last.ok_or(error)?));
+            }
+            (Err(error), _) => return Err(error),
         }
         Ok(Chosen { ports, form: Form::TokenRows, scale: Scale::Plain, want, notes: Vec::new() })
     }
 
-    /// The output of every encoder layer: behind the LayerNorm of the embeddings, every second one.
-    /// (The words' head has one more, the last.)
-    fn layers(&self) -> Vec<Value> {
-        let norms = || -> frazil_graph::Result<Vec<Value>> {
-            let mut graph = self.graph.clone();
-            if !self.ports.is_empty() {
-                pass::cut(&mut graph, &[], &self.ports)?;
-            }
-            pass::remove_dropout(&mut graph)?;
-            pass::fuse(&mut graph, &Fusions::all())?;
-            let order = graph.topological()?;
-            let norms =
-                order.into_iter().filter(|id| matches!(graph.node(*id).op, Op::LayerNorm(_)));
-            let here = norms.filter_map(|id| self.graph.find(&graph.node(id).name));
-            Ok(here.map(Value::from).collect())
-        };
-        norms().unwrap_or_default().into_iter().skip(2).step_by(2).collect()
+    /// The nodes that give the output of every encoder layer.
+    fn layers(&self) -> Result<Vec<String>> {
+        let mut graph = self.graph.clone();
+        if !self.ports.is_empty() {
+            pass::cut(&mut graph, &[], &self.ports)?;
+        }
+        pass::remove_dropout(&mut graph)?;
+        hidden::layers(&mut graph)
     }
 
     fn refuse(&self, want: &Want) -> Error {

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use frazil_bert::build;
-use frazil_bert::names::Mapped;
+use frazil_bert::names::{Mapped, Row};
 use frazil_convert::tf::saver::Variables;
 use frazil_convert::tf::{self, ImportOptions};
 use frazil_convert::{onnx, openvino};
 use frazil_graph::{Graph, Value};
-use frazil_tensor::{StoreError, Tensor, TensorInfo, TensorStore};
+use frazil_tensor::{DType, StoreError, Tensor, TensorInfo, TensorStore};
 use frazil_tf::checkpoint::Checkpoint;
 use frazil_tf::proto::{GraphDef, MetaGraphDef, SignatureDef};
 use frazil_tf::saved_model::SavedModelDir;
@@ -56,6 +56,7 @@ fn built(located: &Located, options: &GraphOptions) -> Result<Loaded> {
     })?;
     let found = model.bert()?;
     let head = model.head(options.head)?;
+    model.check_tied(&[head])?;
     let labels = model.labels();
     let graph = build::build(
         &found.config,
@@ -81,16 +82,20 @@ fn built(located: &Located, options: &GraphOptions) -> Result<Loaded> {
     Ok(Loaded { graph, weights: Some(weights), config, notes, signed })
 }
 
-/// A model's weights under the canonical names, kept together with what they are read from.
+/// A model's weights under the canonical names and in float32, as the graph has its variables,
+/// kept together with what they are read from.
 struct Canonical {
     model: Model,
+    rows: Vec<Row>,
     infos: Vec<TensorInfo>,
 }
 
 impl Canonical {
     fn new(model: Model) -> Self {
-        let infos = Mapped::new(&model.weights, model.translation.rows.clone()).infos().to_vec();
-        Self { model, infos }
+        let rows = model.translation.rows.iter().cloned();
+        let rows: Vec<Row> = rows.map(|row| row.cast(DType::F32)).collect();
+        let infos = Mapped::new(&model.weights, rows.clone()).infos().to_vec();
+        Self { model, rows, infos }
     }
 }
 
@@ -100,7 +105,7 @@ impl TensorStore for Canonical {
     }
 
     fn tensor(&self, name: &str) -> std::result::Result<Tensor, StoreError> {
-        let row = self.model.translation.row(name);
+        let row = self.rows.iter().find(|row| row.target.name == name);
         let row = row.ok_or_else(|| format!("there is no variable `{name}`"))?;
         Ok(row.run(&self.model.weights)?)
     }
