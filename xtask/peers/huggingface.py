@@ -11,6 +11,7 @@ import numpy as np
 import transformers
 
 import bert
+import sentences
 from cases import cases, each, flags, frazil, judge
 from graphs import SHARED, shared
 from report import expect
@@ -89,8 +90,10 @@ def compare(title, load, call):
 
             return {role: THEIRS[role](out, *positions or [None]) for role in case.outputs}
 
-        told = judge(case, run, TOLERANCE)
-        return told + tokenizer(to)
+        told = judge(case, run, TOLERANCE) + tokenizer(to)
+        if case.huggingface == "BertModel":
+            told += sentences.vectors(to, load, call)
+        return told
 
     each(title, converted, [case for case in cases() if case.huggingface])
 

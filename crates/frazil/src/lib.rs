@@ -26,6 +26,8 @@ mod documents {
     mod readme {}
     #[doc = include_str!("../../../docs/concepts/engine.md")]
     mod engine {}
+    #[doc = include_str!("../../../docs/guides/embed.md")]
+    mod embed {}
     #[doc = include_str!("../../../docs/guides/tokenize.md")]
     mod tokenize {}
 }

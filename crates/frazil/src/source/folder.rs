@@ -9,6 +9,9 @@ use frazil_tf::checkpoint;
 use super::locate::{Kind, Located, Need, of_file, parent};
 use crate::{Error, Result};
 
+/// What PyTorch's own files of weights are called.
+const PYTORCH: &str = "pytorch_model.bin";
+
 /// The model in a folder, in the order in which TensorFlow's own tools look: a SavedModel, the
 /// checkpoint that the file `checkpoint` names, a lone checkpoint, safetensors, a lone graph;
 /// else the same one folder below, if that is the only one. A model of sentence-transformers says
@@ -41,6 +44,9 @@ pub(super) fn locate(folder: &Path, need: Need) -> Result<Located> {
         return Ok(of_file(&path, need)?.note(format!("found `{}`", path.display())));
     }
     below(folder, &names, need).unwrap_or_else(|| {
+        if names.iter().any(|name| name == PYTORCH) {
+            return of_file(&folder.join(PYTORCH), need); // which says what to do about it
+        }
         Err(Error::NothingInFolder { path: folder.to_path_buf(), entries: names })
     })
 }

@@ -30,10 +30,7 @@ pub struct Args {
     #[command(flatten)]
     texts: Flags,
     /// Layers whose rows are pooled, -1 is the last one; of several, the vectors are joined
-    #[arg(
-        long, value_name = "N,…", value_delimiter = ',', allow_hyphen_values = true,
-        default_values_t = [-1], hide_default_value = true
-    )]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', allow_hyphen_values = true)]
     layers: Vec<i32>,
     /// How rows become a vector: cls, mean, max, or pooler for the model's own
     #[arg(long, value_name = "HOW")]
@@ -59,7 +56,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
     let mut texts = args.texts.open()?;
     let options = Options {
         model: args.texts.model.options()?,
-        layers: if args.layers == [-1] { Vec::new() } else { args.layers },
+        layers: args.layers,
         pooling: args.pooling,
         normalize: (args.normalize || args.no_normalize).then_some(args.normalize),
         prompt: args.prompt,

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use frazil::ops::predict::fill_mask::{Filled, Filler, Options};
-use frazil::tensor::file::AtomicFile;
 
+use super::sink::Sink;
 use super::texts::Flags;
 use crate::cli::Outcome;
 use crate::commands::progress::Progress;
@@ -43,26 +43,21 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
     args.texts.notes(&filler.about().notes);
     let progress = Progress::new("filling", "texts", args.texts.model.quiet());
     let mut done = 0;
-    let mut file = args.out.as_ref().map(AtomicFile::create).transpose()?;
+    let json = args.json || args.out.is_some();
+    let mut sink = Sink::open(args.out.as_deref(), out)?;
     let counts = filler.fill(&mut texts, |filled| -> Result<()> {
-        match &mut file {
-            Some(file) => {
-                serde_json::to_writer(&mut *file, &filled)?;
-                writeln!(file)?;
-            }
-            None if args.json => {
-                serde_json::to_writer(&mut *out, &filled)?;
-                writeln!(out)?;
-            }
-            None => print(&filled, out)?,
+        let out = sink.writer();
+        if json {
+            serde_json::to_writer(&mut *out, &filled)?;
+            writeln!(out)?;
+        } else {
+            print(&filled, out)?;
         }
         done += 1;
         progress.so_far(done);
         Ok(())
     })?;
-    if let Some(file) = file {
-        file.commit()?;
-    }
+    sink.finish()?;
     progress.finish();
     let mut ends = Vec::new();
     if counts.cut > 0 {

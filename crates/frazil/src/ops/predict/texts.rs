@@ -116,7 +116,7 @@ impl Texts {
         match self.on_bad_row {
             OnBadRow::Skip => {
                 self.skipped += 1;
-                self.given -= 1;
+                self.given = self.given.saturating_sub(1);
                 Ok(())
             }
             OnBadRow::Stop => Err(self.bad(line, problem)),
