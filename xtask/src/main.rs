@@ -50,6 +50,10 @@ const USAGE: &str = "usage: cargo xtask <task>
                       time by length, batch, layers and threads
   bench tokenize [--rounds N] [--quick] [--texts FILE] [--vocabulary FILE] [--python PROGRAM]
                       frazil against Hugging Face's tokenizers; recorded in benchmarks/
+  bench squad --original DIR [--rounds N] [--quick] [--data FILE] [--vocabulary FILE]
+              [--python PROGRAM]
+                      SQuAD features by frazil and by the run_squad.py in DIR, a checkout of
+                      google-research/bert; recorded in benchmarks/
   codegen [--check]   remake the Rust types from the .proto files, the tokenizer's tables,
                       and docs/reference/ops.md
   emulate [--force]   kernels and goldens on an emulated CPU, where this one lacks AVX-512 or VNNI

@@ -1,36 +1,47 @@
-//! How long the features of a SQuAD file take: `squad_feature_speed dev-v1.1.json vocab.txt`.
+//! How long a SQuAD file takes to become features on this machine:
 //!
-//! Reading and building apart, several times, so that the first round's page faults can be told
-//! from the rest.
+//!     cargo run --release -p frazil-bert --example squad_feature_speed -- dev.json vocab.txt 1 5
+//!
+//! reads `dev.json` and builds its features five times on one thread. Timed from inside, reading
+//! and building apart: the start of the process and the vocabulary do not count. `cargo xtask
+//! bench squad` runs it in turns with the original's code, and compares the sums.
+#![allow(clippy::print_stdout, reason = "an example that reports")]
 
 use std::error::Error;
+use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
 use frazil_bert::squad::{FeatureOptions, ReadOptions, build_features, read_examples};
 use frazil_bert::tokenizer::{Casing, Tokenizer, Vocabulary};
 
-const ROUNDS: usize = 5;
-
-#[allow(clippy::print_stdout, reason = "this is what it is for")]
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args().skip(1);
-    let (Some(data), Some(vocabulary)) = (arguments.next(), arguments.next()) else {
-        return Err("give a SQuAD file and a vocabulary".into());
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [data, vocabulary, threads, rounds] = args.as_slice() else {
+        return Err("usage: squad_feature_speed DATA VOCABULARY THREADS ROUNDS".into());
     };
     let tokenizer = Tokenizer::new(Arc::new(Vocabulary::open(vocabulary)?), Casing::Lower)?;
-    for _ in 0..ROUNDS {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.parse()?).build()?;
+    let (mut read, mut build) = (Vec::new(), Vec::new());
+    let (mut questions, mut features, mut sum) = (0, 0, 0_u64);
+    for _ in 0..rounds.parse::<usize>()? {
         let start = Instant::now();
-        let examples = read_examples(&data, ReadOptions::default())?.items;
-        let read = start.elapsed();
+        let examples = black_box(read_examples(data, ReadOptions::default())?.items);
+        read.push(start.elapsed().as_secs_f64());
         let start = Instant::now();
-        let features = build_features(&examples, &tokenizer, FeatureOptions::default())?;
-        println!(
-            "{} questions read in {read:.1?}, {} features in {:.1?}",
-            examples.len(),
-            features.len(),
-            start.elapsed()
-        );
+        let built =
+            pool.install(|| build_features(&examples, &tokenizer, FeatureOptions::default()))?;
+        let built = black_box(built);
+        build.push(start.elapsed().as_secs_f64());
+        (questions, features) = (examples.len(), built.len());
+        // Of every id and its place.
+        sum = built.iter().fold(0, |sum, features| {
+            let ids = (1..).zip(features.features.ids());
+            ids.fold(sum, |sum: u64, (place, &id)| sum + place * u64::from(id.unsigned_abs()))
+        });
     }
+    println!(
+        r#"{{"read": {read:?}, "build": {build:?}, "questions": {questions}, "features": {features}, "sum": {sum}}}"#
+    );
     Ok(())
 }

@@ -128,6 +128,18 @@ pub enum RowProblem {
         /// How many pieces are left.
         most: usize,
     },
+    /// A part of a SQuAD file with a value of another type.
+    #[error("{place}: expected `{key}` to be {expected}, but it is {found}")]
+    KeyOf {
+        /// Where.
+        place: String,
+        /// The key, under that place.
+        key: String,
+        /// What it can be.
+        expected: &'static str,
+        /// What it is.
+        found: &'static str,
+    },
     /// A part of a SQuAD file without something that it needs.
     #[error("{place}: expected `{key}`")]
     MissingKey {

@@ -8,13 +8,14 @@ mod engines;
 mod formats;
 mod machine;
 mod report;
+mod squad;
 mod tokenize;
 
 use anyhow::{Context, Result, bail};
 
 pub use tokenize::english;
 
-const NAMES: &str = "formats, growth, peers, tokenize";
+const NAMES: &str = "formats, growth, peers, squad, tokenize";
 
 /// What `formats` is to run.
 struct Options<'a> {
@@ -33,6 +34,7 @@ pub fn run(args: &[&str]) -> Result<()> {
         "formats" => {}
         "growth" => return engines::growth::run(args),
         "peers" => return engines::run(args),
+        "squad" => return squad::run(args),
         "tokenize" => return tokenize::run(args),
         other => bail!("no benchmark `{other}`; there are: {NAMES}"),
     }

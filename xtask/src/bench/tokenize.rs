@@ -296,7 +296,7 @@ fn compare(measures: &[Measure]) -> Vec<Comparison> {
 }
 
 /// What a program printed, if it succeeded.
-fn output(command: &mut Command) -> Result<String> {
+pub(super) fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("starting {command:?}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     ensure!(output.status.success(), "{command:?} failed: {}", text(&output.stderr));

@@ -89,6 +89,13 @@ impl Base {
         }
     }
 
+    /// A run of `script` (in `xtask/peers`), which needs no packages.
+    pub fn script(&self, script: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg("-B").arg(scripts().join(script));
+        command
+    }
+
     /// What is free on the disk of `folder`, in megabytes.
     pub fn free(&self, folder: &Path) -> Result<u64> {
         let question = "import shutil, sys; print(shutil.disk_usage(sys.argv[1]).free // 1000000)";

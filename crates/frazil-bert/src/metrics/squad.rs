@@ -5,20 +5,36 @@
 //! finds the threshold of the null odds that would have been best. Left out: making predictions,
 //! see [`squad`](crate::squad).
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use serde_json::Value;
 
 use super::normalize_answer;
-use crate::squad::parse;
+use crate::rows::{BadRow, OnBadRow, RowProblem};
+use crate::squad::File;
 use crate::{Error, Result};
 
+/// Which of the two scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// Every question has an answer.
+    V1,
+    /// Questions may have none.
+    V2,
+}
+
 /// A data set with the answers that people gave.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reference {
     /// In the order of the file.
     questions: Vec<(String, Vec<String>)>,
+    skipped: Vec<BadRow>,
+    /// What the file says of itself.
+    told: Option<String>,
+    /// Whether a question says that it could be without an answer.
+    impossible: bool,
 }
 
 /// The scores of version 1.1, in percent.
@@ -73,30 +89,65 @@ pub struct ScoreV2 {
 
 impl Reference {
     /// Reads a data set.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+    pub fn open(path: impl AsRef<Path>, on_bad_row: OnBadRow) -> Result<Self> {
         let path = path.as_ref();
-        Self::parse(&frazil_tensor::file::map(path)?).map_err(|error| error.in_file(path))
+        let bytes = frazil_tensor::file::map(path)?;
+        Self::parse(&bytes, on_bad_row).map_err(|error| error.in_file(path))
     }
 
     /// Reads a data set that is in memory.
-    pub fn parse(bytes: &[u8]) -> Result<Self> {
-        let mut questions = Vec::new();
-        for paragraph in parse(bytes)?.into_iter().flat_map(|article| article.paragraphs) {
-            for entry in paragraph.qas {
-                let id = entry.id.ok_or(Error::MissingKey("id"))?.into_owned();
-                let answers = entry.answers.ok_or(Error::MissingKey("answers"))?;
-                let text = |text: Option<_>| text.ok_or(Error::MissingKey("text"));
-                let texts: Result<Vec<String>> = answers
-                    .into_iter()
-                    .map(|answer| text(answer.text).map(std::borrow::Cow::into_owned))
-                    .collect();
-                questions.push((id, texts?));
+    pub fn parse(bytes: &[u8], on_bad_row: OnBadRow) -> Result<Self> {
+        let file = File::new(bytes, on_bad_row)?;
+        let (told, paragraphs) = file.parse()?;
+        let mut lines = file.lines();
+        let mut all = Self { told, ..Self::default() };
+        for question in paragraphs.into_iter().flat_map(|paragraph| paragraph.questions) {
+            let missing = |key| RowProblem::MissingKey { place: question.place(), key };
+            let read = match &question.entry {
+                Err(row) => Err(row.clone()),
+                Ok(entry) => {
+                    all.impossible |= entry.is_impossible.is_some();
+                    let text = |text: &Option<Cow<'_, str>>| {
+                        text.as_deref().map(str::to_owned).ok_or_else(|| missing("text"))
+                    };
+                    let answers = entry.answers.as_ref().ok_or_else(|| missing("answers"));
+                    let answers = answers.and_then(|answers| {
+                        answers.iter().map(|answer| text(&answer.text)).collect()
+                    });
+                    let id = entry.id.as_deref().ok_or_else(|| missing("id"));
+                    id.and_then(|id| Ok((id.to_owned(), answers?)))
+                        .map_err(|problem| problem.on_line(lines.of_question(&question)))
+                }
+            };
+            match (read, on_bad_row) {
+                (Ok(read), _) => all.questions.push(read),
+                (Err(row), OnBadRow::Skip) => all.skipped.push(row),
+                (Err(row), OnBadRow::Stop) => return Err(row.into()),
             }
         }
-        if questions.is_empty() {
-            return Err(Error::NoUsableRow { skipped: 0 });
+        if all.questions.is_empty() {
+            return Err(Error::NoUsableRow { skipped: all.skipped.len() });
         }
-        Ok(Self { questions })
+        Ok(all)
+    }
+
+    /// The version that this is of: by its own word, else by whether questions say that they have
+    /// no answer, or have none.
+    pub fn version(&self) -> Version {
+        let told = self.told.as_deref().map(|told| told.trim_start_matches(['v', 'V']));
+        let first = told.and_then(|told| told.split('.').next());
+        let without = |(_, answers): &(String, Vec<String>)| answers.is_empty();
+        match first {
+            Some("1") => Version::V1,
+            Some("2") => Version::V2,
+            _ if self.impossible || self.questions.iter().any(without) => Version::V2,
+            _ => Version::V1,
+        }
+    }
+
+    /// Questions that could not be used, if those are left out.
+    pub fn skipped(&self) -> &[BadRow] {
+        &self.skipped
     }
 
     /// The number of questions.
@@ -377,7 +428,7 @@ mod tests {
         let owned = |(id, answers): &(&str, &[&str])| {
             (id.to_string(), answers.iter().map(|answer| answer.to_string()).collect())
         };
-        Reference { questions: questions.iter().map(owned).collect() }
+        Reference { questions: questions.iter().map(owned).collect(), ..Reference::default() }
     }
 
     fn predictions(predictions: &[(&str, &str)]) -> HashMap<String, String> {
@@ -397,6 +448,44 @@ mod tests {
         assert!((score.f1 - 100.0 * (1.0 + 0.8) / 3.0).abs() < 1e-12);
         assert_eq!((score.total, score.missing), (3, vec!["2".to_owned()]));
         assert_eq!(unknown_ids(&reference, &predictions), ["9"]);
+    }
+
+    fn parsed(text: &str) -> Result<Reference> {
+        Reference::parse(text.as_bytes(), OnBadRow::Stop)
+    }
+
+    #[test]
+    fn the_version_is_the_file_s_own_or_what_its_questions_show() {
+        let file = |version: &str, question: &str| {
+            let questions = format!("[{{\"id\": \"1\", {question}}}]");
+            let text = format!(
+                "{{{version} \"data\": [{{\"paragraphs\": [{{\"qas\": {questions}}}]}}]}}"
+            );
+            parsed(&text).unwrap().version()
+        };
+        let answered = "\"answers\": [{\"text\": \"x\"}]";
+        let possible = "\"is_impossible\": false, \"answers\": [{\"text\": \"x\"}]";
+        assert_eq!(file("", answered), Version::V1);
+        assert_eq!(file("", possible), Version::V2);
+        assert_eq!(file("", "\"answers\": []"), Version::V2);
+        assert_eq!(file("\"version\": \"v2.0\",", answered), Version::V2);
+        assert_eq!(file("\"version\": 2,", answered), Version::V2);
+        assert_eq!(file("\"version\": \"1.1\",", possible), Version::V1);
+        assert_eq!(file("\"version\": \"mine\",", possible), Version::V2);
+    }
+
+    #[test]
+    fn bad_questions_stop_or_are_counted() {
+        let text = "{\"data\": [{\"paragraphs\": [{\"qas\": [\n{\"id\": \"1\", \"answers\": []},\n\
+                    {\"id\": \"2\"},\n{\"answers\": []},\n{\"id\": \"4\", \"answers\": [{}]}]}]}]}";
+        let error = parsed(text).unwrap_err().to_string();
+        assert_eq!(error, "line 3: question `2`: expected `answers`");
+        let reference = Reference::parse(text.as_bytes(), OnBadRow::Skip).unwrap();
+        let skipped: Vec<String> = reference.skipped().iter().map(ToString::to_string).collect();
+        assert_eq!((reference.len(), &skipped[0]), (1, &error));
+        assert_eq!(skipped[1], "line 4: `data[0].paragraphs[0].qas[2]`: expected `id`");
+        assert_eq!(skipped[2], "line 5: question `4`: expected `text`");
+        assert!(parsed("{\"data\": []}").is_err());
     }
 
     #[test]

@@ -6,11 +6,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::file::{Entry, GivenAnswer};
-use super::{Document, parse};
+use super::Document;
+use super::file::{Entry, File, GivenAnswer};
 use crate::Result;
 use crate::python::random::Random;
-use crate::rows::{BadRow, Collector, OnBadRow, RowProblem, Rows};
+use crate::rows::{Collector, OnBadRow, RowProblem, Rows};
 use crate::tokenizer::split_whitespace;
 
 /// How a file is read.
@@ -62,61 +62,40 @@ pub fn shuffle_for_training(examples: &mut [SquadExample]) {
 /// stop the reader: the original leaves them out with a warning, and so trains without them.
 pub fn parse_examples(bytes: &[u8], options: ReadOptions) -> Result<Rows<SquadExample>> {
     let mut rows = Collector::new(options.on_bad_row);
-    let mut lines = Lines { bytes, line: 1, at: 0 };
-    for (a, article) in parse(bytes)?.into_iter().enumerate() {
-        for (p, paragraph) in article.paragraphs.into_iter().enumerate() {
-            let Some(context) = paragraph.context else {
-                let place = format!("`data[{a}].paragraphs[{p}]`");
-                let id = paragraph.qas.first().and_then(|entry| entry.id.as_deref());
-                let problem = RowProblem::MissingKey { place, key: "context" };
-                rows.refuse(problem.on_line(lines.of(id)))?;
-                continue;
-            };
+    let file = File::new(bytes, options.on_bad_row)?;
+    let mut lines = file.lines();
+    for paragraph in file.parse()?.1 {
+        let context = paragraph.context.map(|context| {
             let document = Arc::new(Document::new(context));
             let words = if options.training { document.words_of_characters() } else { Vec::new() };
-            let paragraph_place = Context { document, words, options };
-            for (q, entry) in paragraph.qas.into_iter().enumerate() {
-                let place = || match &entry.id {
-                    Some(id) => format!("question `{id}`"),
-                    None => format!("`data[{a}].paragraphs[{p}].qas[{q}]`"),
-                };
-                match paragraph_place.example(&entry, place) {
-                    Ok(example) => rows.add(0, Ok(example))?,
-                    Err(problem) => {
-                        let line = lines.of(entry.id.as_deref());
-                        let row = BadRow { line, problem };
-                        match row.problem {
-                            RowProblem::AnswerText { .. } => rows.leave_out(row),
-                            _ => rows.refuse(row)?,
-                        }
+            Context { document, words, options }
+        });
+        for question in paragraph.questions {
+            let place = || question.place();
+            let missing = || RowProblem::MissingKey { place: place(), key: "context" };
+            let example = match &question.entry {
+                Err(row) => {
+                    rows.refuse(row.clone())?;
+                    continue;
+                }
+                Ok(entry) => context
+                    .as_ref()
+                    .ok_or_else(missing)
+                    .and_then(|context| context.example(entry, place)),
+            };
+            match example {
+                Ok(example) => rows.add(0, Ok(example))?,
+                Err(problem) => {
+                    let row = problem.on_line(lines.of_question(&question));
+                    match row.problem {
+                        RowProblem::AnswerText { .. } => rows.leave_out(row),
+                        _ => rows.refuse(row)?,
                     }
                 }
             }
         }
     }
     rows.finish()
-}
-
-/// Finds the line of a question by its id. Questions are asked for in the order of the file, so
-/// that all of them together cost one pass over it.
-struct Lines<'a> {
-    bytes: &'a [u8],
-    line: usize,
-    at: usize,
-}
-
-impl Lines<'_> {
-    fn of(&mut self, id: Option<&str>) -> usize {
-        let Some(id) = id else { return self.line };
-        let Ok(quoted) = serde_json::to_string(id) else { return self.line };
-        let rest = &self.bytes[self.at..];
-        let found = std::str::from_utf8(rest).ok().and_then(|rest| rest.find(&quoted));
-        if let Some(found) = found {
-            self.line += rest[..found].iter().filter(|&&b| b == b'\n').count();
-            self.at += found;
-        }
-        self.line
-    }
 }
 
 /// A paragraph, while its questions are read.

@@ -9,32 +9,68 @@
 
 use crate::tokenizer::{BasicTokenizer, Casing, split_whitespace};
 
-/// The part of `original` that is `predicted`, or all of it if that is not to be found.
-pub fn final_text<'a>(predicted: &str, original: &'a str, casing: Casing) -> &'a str {
-    find(predicted, original, casing).unwrap_or(original)
+/// Why an answer is the whole words, in the original's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotFound {
+    /// The pieces are not in the words after tokenizing.
+    #[error("Unable to find text: '{predicted}' in '{original}'")]
+    Text {
+        /// The pieces as a text.
+        predicted: String,
+        /// The words.
+        original: String,
+    },
+    /// Tokenizing added or removed characters.
+    #[error("Length not equal after stripping spaces: '{original}' vs '{tokenized}'")]
+    Length {
+        /// The words without spaces.
+        original: String,
+        /// The same after tokenizing.
+        tokenized: String,
+    },
+    /// The first piece has no counterpart.
+    #[error("Couldn't map start position")]
+    Start,
+    /// The last piece has no counterpart.
+    #[error("Couldn't map end position")]
+    End,
 }
 
-fn find<'a>(predicted: &str, original: &'a str, casing: Casing) -> Option<&'a str> {
+/// The part of `original` that is `predicted`, or all of it if that is not to be found.
+pub fn final_text<'a>(predicted: &str, original: &'a str, casing: Casing) -> &'a str {
+    find_text(predicted, original, casing).unwrap_or(original)
+}
+
+/// The same, or why it is not to be found.
+pub fn find_text<'a>(
+    predicted: &str,
+    original: &'a str,
+    casing: Casing,
+) -> Result<&'a str, NotFound> {
     let tokenized = BasicTokenizer::new(casing).words(original).join(" ");
-    let start = tokenized.find(predicted)?;
+    let Some(start) = tokenized.find(predicted) else {
+        let (predicted, original) = (predicted.to_owned(), original.to_owned());
+        return Err(NotFound::Text { predicted, original });
+    };
     let is_solid = |c: &char| *c != ' ';
     let solid = |text: &str| text.chars().filter(is_solid).count();
     if solid(original) != solid(&tokenized) {
-        return None;
+        let (original, tokenized) = (original.replace(' ', ""), tokenized.replace(' ', ""));
+        return Err(NotFound::Length { original, tokenized });
     }
     // An end that falls on a space has no counterpart.
-    let first = predicted.chars().next().filter(is_solid)?;
-    predicted.chars().next_back().filter(is_solid)?;
+    let first = predicted.chars().next().filter(is_solid).ok_or(NotFound::Start)?;
+    predicted.chars().next_back().filter(is_solid).ok_or(NotFound::End)?;
     debug_assert!(tokenized[start..].starts_with(first));
     let before = solid(&tokenized[..start]);
     let through = before + solid(predicted);
     let mut places = original.char_indices().filter(|(_, c)| is_solid(c));
-    let (from, c) = places.nth(before)?;
+    let (from, c) = places.nth(before).ok_or(NotFound::Start)?;
     let to = match through - before {
         1 => from + c.len_utf8(),
-        more => places.nth(more - 2).map(|(at, c)| at + c.len_utf8())?,
+        more => places.nth(more - 2).map(|(at, c)| at + c.len_utf8()).ok_or(NotFound::End)?,
     };
-    original.get(from..to)
+    original.get(from..to).ok_or(NotFound::End)
 }
 
 /// Pieces as a text: continuations joined, whitespace cleaned.
@@ -68,6 +104,13 @@ mod tests {
         assert_eq!(lower("b", "a\u{200b} b"), "a\u{200b} b");
         // A no-break space is solid here, but nothing after tokenizing.
         assert_eq!(lower("b", "a\u{a0}b"), "a\u{a0}b");
+        let why = |predicted, original| find_text(predicted, original, Casing::Lower).unwrap_err();
+        assert_eq!(why("x", "A b").to_string(), "Unable to find text: 'x' in 'A b'");
+        assert_eq!(
+            why("b", "a\u{ad} b").to_string(),
+            "Length not equal after stripping spaces: 'a\u{ad}b' vs 'ab'"
+        );
+        assert_eq!(why("", "Some words"), NotFound::Start);
     }
 
     #[test]

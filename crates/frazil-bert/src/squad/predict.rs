@@ -1,15 +1,16 @@
 //! Answers from logits: the original's `write_predictions`.
 //!
 //! Sums, comparisons and their order are the original's, in double precision, so that equal
-//! logits give equal files to the last byte. Left out: running the model.
+//! logits give equal files to the last byte. A [`Finder`] answers one question at a time, as soon
+//! as the model has seen its windows; [`predict`] answers all. Left out: running the model.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use rayon::prelude::*;
 
-use super::final_text::{final_text, join_pieces};
-use super::{SquadExample, SquadFeatures};
+use super::final_text::{find_text, join_pieces};
+use super::{NotFound, SquadExample, SquadFeatures};
 use crate::python::Json;
 use crate::tokenizer::{Casing, Tokenizer};
 use crate::{Error, Result};
@@ -49,6 +50,29 @@ pub struct RawResult {
     pub end_logits: Vec<f32>,
 }
 
+/// A window of a question's document, and what the model says of it. Logits may go on behind the
+/// window's tokens, where the original has those of padding.
+#[derive(Clone, Copy, Debug)]
+pub struct Window<'a> {
+    /// The window.
+    pub features: &'a SquadFeatures,
+    /// For each token, how much speaks for the answer to start there.
+    pub start_logits: &'a [f32],
+    /// For each token, how much speaks for the answer to end there.
+    pub end_logits: &'a [f32],
+}
+
+impl Window<'_> {
+    fn check(&self) -> Result<()> {
+        let (start, end) = (self.start_logits.len(), self.end_logits.len());
+        let (tokens, unique_id) = (self.features.features.len(), self.features.unique_id);
+        if start.min(end) < tokens || start != end {
+            return Err(Error::LogitCount { unique_id, tokens, start, end });
+        }
+        Ok(())
+    }
+}
+
 /// A possible answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
@@ -73,6 +97,8 @@ pub struct Question {
     pub n_best: Vec<Answer>,
     /// With version 2: how much higher no answer scores than the best one.
     pub null_odds: Option<f64>,
+    /// Why some of the answers are whole words: what the original prints under `verbose_logging`.
+    pub not_found: Vec<NotFound>,
 }
 
 /// What was found for all questions, in the order of the data set.
@@ -84,9 +110,7 @@ pub struct Predictions {
 
 /// Finds the answers of all examples, on rayon's threads.
 ///
-/// `tokenizer` is the one that the features were made with. Where the original would stop with
-/// an exception, because under version 2 a question has no possible answer at all, there is no
-/// answer, and the odds are the score of that alone.
+/// `tokenizer` is the one that the features were made with.
 pub fn predict(
     examples: &[SquadExample],
     features: &[SquadFeatures],
@@ -101,38 +125,35 @@ pub fn predict(
     for features in features {
         let unique_id = features.unique_id;
         let Some(windows) = windows.get_mut(features.example_index) else { continue };
-        let result = by_id.get(&unique_id).ok_or(Error::NoLogits { unique_id })?;
-        let (start, end) = (result.start_logits.len(), result.end_logits.len());
-        let tokens = features.features.len();
-        if start.min(end) < tokens || start != end {
-            return Err(Error::LogitCount { unique_id, tokens, start, end });
-        }
-        windows.push(Window { features, result });
+        let RawResult { start_logits, end_logits, .. } =
+            by_id.get(&unique_id).ok_or(Error::NoLogits { unique_id })?;
+        windows.push(Window { features, start_logits, end_logits });
     }
-    let finder = Finder { tokenizer, options };
-    let found: Vec<Question> = examples
+    let finder = Finder::new(tokenizer, options);
+    let found: Result<Vec<Question>> = examples
         .par_iter()
         .zip(windows)
-        .map(|(example, windows)| finder.question(example, &windows))
+        .map(|(example, windows)| finder.find(example, &windows))
         .collect();
-    // An id that comes again replaces the first, in its place.
-    let mut places = HashMap::new();
-    let mut questions: Vec<Question> = Vec::with_capacity(found.len());
-    for question in found {
-        match places.get(&question.qas_id) {
-            Some(&place) => questions[place] = question,
-            None => {
-                places.insert(question.qas_id.clone(), questions.len());
-                questions.push(question);
-            }
-        }
-    }
-    Ok(Predictions { questions })
+    Ok(found?.into_iter().collect())
 }
 
-struct Window<'a> {
-    features: &'a SquadFeatures,
-    result: &'a RawResult,
+/// An id that comes again replaces the first, in its place.
+impl FromIterator<Question> for Predictions {
+    fn from_iter<I: IntoIterator<Item = Question>>(all: I) -> Self {
+        let mut places = HashMap::new();
+        let mut questions: Vec<Question> = Vec::new();
+        for question in all {
+            match places.get(&question.qas_id) {
+                Some(&place) => questions[place] = question,
+                None => {
+                    places.insert(question.qas_id.clone(), questions.len());
+                    questions.push(question);
+                }
+            }
+        }
+        Self { questions }
+    }
 }
 
 /// A possible answer before its text is known.
@@ -146,13 +167,25 @@ struct Candidate {
     end_logit: f64,
 }
 
-struct Finder<'a> {
+/// Finds answers, one question at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Finder<'a> {
     tokenizer: &'a Tokenizer,
     options: PredictOptions,
 }
 
-impl Finder<'_> {
-    fn question(&self, example: &SquadExample, windows: &[Window<'_>]) -> Question {
+impl<'a> Finder<'a> {
+    /// `tokenizer` is the one that the features are made with.
+    pub fn new(tokenizer: &'a Tokenizer, options: PredictOptions) -> Self {
+        Self { tokenizer, options }
+    }
+
+    /// The answers to a question, of which all windows are given in their order.
+    ///
+    /// Where the original would stop with an exception, because under version 2 a question has no
+    /// possible answer at all, there is no answer, and the odds are the score of that alone.
+    pub fn find(&self, example: &SquadExample, windows: &[Window<'_>]) -> Result<Question> {
+        windows.iter().try_for_each(Window::check)?;
         let options = &self.options;
         let null = null_candidate(windows);
         let mut candidates = Vec::new();
@@ -165,11 +198,12 @@ impl Finder<'_> {
         // Stable: of equals, the one found first.
         candidates.sort_by(|a, b| descending(a.score(), b.score()));
         let mut n_best: Vec<Answer> = Vec::new();
+        let mut not_found = Vec::new();
         for candidate in &candidates {
             if n_best.len() >= options.n_best_size {
                 break;
             }
-            let text = self.text(example, windows, candidate);
+            let text = self.text(example, windows, candidate, &mut not_found);
             // No answer is listed even if a text before it was empty.
             if candidate.start > 0 && n_best.iter().any(|answer| answer.text == text) {
                 continue;
@@ -193,28 +227,34 @@ impl Finder<'_> {
         } else {
             (n_best[0].text.clone(), None)
         };
-        Question { qas_id: example.qas_id.clone(), prediction, n_best, null_odds }
+        Ok(Question { qas_id: example.qas_id.clone(), prediction, n_best, null_odds, not_found })
     }
 
     /// Adds the possible answers of a window.
     fn candidates(&self, index: usize, window: &Window<'_>, candidates: &mut Vec<Candidate>) {
-        let Window { features, result } = window;
-        let starts = best_places(&result.start_logits, self.options.n_best_size);
-        let mut ends = best_places(&result.end_logits, self.options.n_best_size);
+        let Window { features, start_logits, end_logits } = *window;
+        let starts = best_places(start_logits, self.options.n_best_size);
+        let mut ends = best_places(end_logits, self.options.n_best_size);
         ends.retain(|&end| features.word(end).is_some());
         for &start in starts.iter().filter(|&&start| features.is_max_context(start)) {
             for &end in &ends {
                 if end < start || end - start >= self.options.max_answer_length {
                     continue;
                 }
-                let start_logit = f64::from(result.start_logits[start]);
-                let end_logit = f64::from(result.end_logits[end]);
+                let start_logit = f64::from(start_logits[start]);
+                let end_logit = f64::from(end_logits[end]);
                 candidates.push(Candidate { window: index, start, end, start_logit, end_logit });
             }
         }
     }
 
-    fn text(&self, example: &SquadExample, windows: &[Window<'_>], at: &Candidate) -> String {
+    fn text(
+        &self,
+        example: &SquadExample,
+        windows: &[Window<'_>],
+        at: &Candidate,
+        not_found: &mut Vec<NotFound>,
+    ) -> String {
         if at.start == 0 {
             return String::new();
         }
@@ -227,7 +267,13 @@ impl Finder<'_> {
         let pieces = ids.filter_map(|&id| vocabulary.token(u32::try_from(id).ok()?));
         let original = example.document.join(first, last + 1);
         let casing: Casing = self.tokenizer.casing();
-        final_text(&join_pieces(pieces), &original, casing).to_owned()
+        match find_text(&join_pieces(pieces), &original, casing) {
+            Ok(text) => text.to_owned(),
+            Err(why) => {
+                not_found.push(why);
+                original
+            }
+        }
     }
 }
 
@@ -246,8 +292,8 @@ impl Candidate {
 fn null_candidate(windows: &[Window<'_>]) -> Candidate {
     let mut least = 1_000_000.0;
     let mut null = Candidate { window: 0, start: 0, end: 0, start_logit: 0.0, end_logit: 0.0 };
-    for (index, Window { result, .. }) in windows.iter().enumerate() {
-        let (Some(&start), Some(&end)) = (result.start_logits.first(), result.end_logits.first())
+    for (index, window) in windows.iter().enumerate() {
+        let (Some(&start), Some(&end)) = (window.start_logits.first(), window.end_logits.first())
         else {
             continue;
         };

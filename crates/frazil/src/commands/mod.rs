@@ -4,6 +4,7 @@ pub mod bench;
 pub mod compile;
 pub mod convert;
 pub mod demo;
+pub mod evaluate;
 pub mod export_weights;
 mod flags;
 mod graph_flags;

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod compile;
 pub mod convert;
 pub mod cut_spec;
+pub mod evaluate;
 pub mod export_weights;
 pub mod extract_features;
 pub mod freeze_graph;
