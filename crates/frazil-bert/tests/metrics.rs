@@ -47,7 +47,9 @@ fn version_1_on_the_fixture() {
     ) else {
         return;
     };
-    let score = Reference::open(data, OnBadRow::Stop).unwrap().score(&read_predictions(predictions).unwrap());
+    let score = Reference::open(data, OnBadRow::Stop)
+        .unwrap()
+        .score(&read_predictions(predictions).unwrap());
     close(score.exact_match, 69.23076923076923);
     close(score.f1, 69.23076923076923);
 }

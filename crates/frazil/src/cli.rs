@@ -57,6 +57,8 @@ enum Command {
     RunClassifier(compat::run_classifier::Args),
     #[command(name = "saved_model_cli")]
     SavedModelCli(compat::saved_model_cli::Args),
+    #[command(name = "run_squad")]
+    RunSquad(compat::run_squad::Args),
 }
 
 /// What a shell reports of a program that Ctrl-C ended.
@@ -65,8 +67,8 @@ const INTERRUPT_CODE: u8 = 130;
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// The old tools: a link of one of these names to the binary is that tool.
-const TOOLS: [&str; 5] =
-    ["extract_features", "freeze_graph", "mo", "run_classifier", "saved_model_cli"];
+const TOOLS: [&str; 6] =
+    ["extract_features", "freeze_graph", "mo", "run_classifier", "run_squad", "saved_model_cli"];
 
 /// Runs the program with the process's arguments.
 pub fn main() -> ExitCode {
@@ -132,6 +134,7 @@ pub fn run(
         Command::Mo(args) => compat::mo::run(args, out),
         Command::RunClassifier(args) => compat::run_classifier::run(args, out),
         Command::SavedModelCli(args) => compat::saved_model_cli::run(args, out),
+        Command::RunSquad(args) => compat::run_squad::run(args, out),
     }
 }
 

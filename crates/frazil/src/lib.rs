@@ -30,4 +30,6 @@ mod documents {
     mod embed {}
     #[doc = include_str!("../../../docs/guides/tokenize.md")]
     mod tokenize {}
+    #[doc = include_str!("../../../docs/guides/answer.md")]
+    mod answer {}
 }

@@ -171,10 +171,16 @@ fn bad_data_are_named_or_counted() {
     let wrong = |damaged: &[u8]| Case::new(damaged, r#"{"a": "ice"}"#);
     let damage = |from: &str, to: &str| wrong(DATA.replace(from, to).as_bytes());
     for (case, says) in [
-        (damage("\"text\": \"iron\"", "\"text\": 3"), "line 3: question `b`: expected `answers[0].text` to be a string, but it is a number"),
+        (
+            damage("\"text\": \"iron\"", "\"text\": 3"),
+            "line 3: question `b`: expected `answers[0].text` to be a string, but it is a number",
+        ),
         (damage("[{\"text\": \"iron\"}]", "null"), "line 3: question `b`: expected `answers`"),
         (
-            wrong(&[DATA.as_bytes().split_at(200).0, b"\xff", DATA.as_bytes().split_at(200).1].concat()),
+            wrong(
+                &[DATA.as_bytes().split_at(200).0, b"\xff", DATA.as_bytes().split_at(200).1]
+                    .concat(),
+            ),
             "line 3: byte",
         ),
     ] {
@@ -187,7 +193,8 @@ fn bad_data_are_named_or_counted() {
         assert!(out.starts_with("SQuAD 1.1, 2 questions"), "{out}");
         assert!(out.contains("1 questions of the data that cannot be used (left out)"), "{out}");
     }
-    for (data, says) in [("", "the file is empty"), ("{\"data\": []}", "no usable row"), ("[", "line 1")]
+    for (data, says) in
+        [("", "the file is empty"), ("{\"data\": []}", "no usable row"), ("[", "line 1")]
     {
         let (code, _, error) = wrong(data.as_bytes()).run(&[]);
         assert_eq!(code, Some(2));
@@ -195,7 +202,10 @@ fn bad_data_are_named_or_counted() {
     }
     let (code, _, error) = Case::new(DATA.as_bytes(), "[]").run(&[]);
     assert_eq!(code, Some(2));
-    assert!(error.contains("predictions.json") && error.contains("a string for each id"), "{error}");
+    assert!(
+        error.contains("predictions.json") && error.contains("a string for each id"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -458,9 +458,8 @@ mod tests {
     fn the_version_is_the_file_s_own_or_what_its_questions_show() {
         let file = |version: &str, question: &str| {
             let questions = format!("[{{\"id\": \"1\", {question}}}]");
-            let text = format!(
-                "{{{version} \"data\": [{{\"paragraphs\": [{{\"qas\": {questions}}}]}}]}}"
-            );
+            let text =
+                format!("{{{version} \"data\": [{{\"paragraphs\": [{{\"qas\": {questions}}}]}}]}}");
             parsed(&text).unwrap().version()
         };
         let answered = "\"answers\": [{\"text\": \"x\"}]";

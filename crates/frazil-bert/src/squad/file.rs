@@ -251,15 +251,16 @@ fn wrong_entry(text: &str, at: [usize; 3], error: &serde_json::Error) -> RowProb
     };
     let place = place(entry.get("id").and_then(Value::as_str), at);
     let mut wrong = Vec::new();
-    let mut check = |key: String, expected, value: Option<&Value>, is: fn(&Value) -> bool| {
-        if let Some(value) = value.filter(|value| !value.is_null() && !is(value)) {
-            let found = match value {
-                Value::Number(_) if expected == WHOLE => "another one",
-                other => kind_of(other),
-            };
-            wrong.push((key, expected, found));
-        }
-    };
+    let mut check =
+        |key: String, expected: &'static str, value: Option<&Value>, is: fn(&Value) -> bool| {
+            if let Some(value) = value.filter(|value| !value.is_null() && !is(value)) {
+                let found = match value {
+                    Value::Number(_) if expected == WHOLE => "another one",
+                    other => kind_of(other),
+                };
+                wrong.push((key, expected, found));
+            }
+        };
     for key in ["id", "question"] {
         check(key.into(), "a string", entry.get(key), Value::is_string);
     }
@@ -374,6 +375,9 @@ mod tests {
         let wrong = "`data[0].paragraphs[0]`: expected `context` to be a string, but it is a list";
         assert_eq!(found, [2, 3].map(|line| Some(format!("line {line}: {wrong}"))));
         let found = problems(b"\"\xe2\x28\"", &questions);
-        assert_eq!(found, [Some("line 1: byte 41 of the line is not UTF-8".to_owned()), found[0].clone()]);
+        assert_eq!(
+            found,
+            [Some("line 1: byte 41 of the line is not UTF-8".to_owned()), found[0].clone()]
+        );
     }
 }

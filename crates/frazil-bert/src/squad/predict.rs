@@ -267,8 +267,9 @@ impl<'a> Finder<'a> {
         let pieces = ids.filter_map(|&id| vocabulary.token(u32::try_from(id).ok()?));
         let original = example.document.join(first, last + 1);
         let casing: Casing = self.tokenizer.casing();
-        match find_text(&join_pieces(pieces), &original, casing) {
-            Ok(text) => text.to_owned(),
+        let found = find_text(&join_pieces(pieces), &original, casing).map(str::to_owned);
+        match found {
+            Ok(text) => text,
             Err(why) => {
                 not_found.push(why);
                 original

@@ -31,7 +31,7 @@ macro_rules! asset {
         ($name, include_bytes!(concat!("../../assets/demo/", $name)).as_slice())
     };
 }
-const MODEL: [(&str, &[u8]); 8] = [
+const MODEL: [(&str, &[u8]); 11] = [
     asset!("bert_config.json"),
     asset!("vocab.txt"),
     asset!("bert_model.ckpt.index"),
@@ -40,7 +40,13 @@ const MODEL: [(&str, &[u8]); 8] = [
     asset!("saved_model/saved_model.pb"),
     asset!("saved_model/variables/variables.index"),
     asset!("saved_model/variables/variables.data-00000-of-00001"),
+    asset!("squad/model.ckpt.index"),
+    asset!("squad/model.ckpt.data-00000-of-00001"),
+    asset!("squad/dev-v1.1.json"),
 ];
+
+/// What every folder with weights has beside them.
+const BESIDE: [&str; 2] = ["bert_config.json", "vocab.txt"];
 
 /// One step of the road: `{}` stands for the demo's folder.
 struct Step {
@@ -49,7 +55,7 @@ struct Step {
     yours: &'static str,
 }
 
-const STEPS: [Step; 15] = [
+const STEPS: [Step; 16] = [
     Step {
         title: "What is in a checkpoint",
         line: "inspect {}/bert_model.ckpt",
@@ -116,6 +122,11 @@ const STEPS: [Step; 15] = [
         yours: "run model.ckpt-1000 --inputs batch.npz --outputs out.npz",
     },
     Step {
+        title: "Questions answered, by a model that was fine-tuned on them",
+        line: "predict answer {}/squad {}/squad/dev-v1.1.json",
+        yours: "predict answer squad_model dev-v1.1.json --output-dir out",
+    },
+    Step {
         title: "Packed for this CPU, in a file that is mapped: the next start is quick",
         line: "compile {}/any.pb -o {}/any.frazil",
         yours: "compile model.ckpt-1000 -o model.frazil",
@@ -154,6 +165,10 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
     let folder = &args.dir;
     for (name, contents) in MODEL {
         put(&folder.join(name), contents)?;
+    }
+    // Beside the weights, as a fine-tuned model's folder has them.
+    for (name, contents) in MODEL.iter().filter(|(name, _)| BESIDE.contains(name)) {
+        put(&folder.join("squad").join(name), contents)?;
     }
     for made in ["huggingface", "back"] {
         std::fs::create_dir_all(folder.join(made))?;

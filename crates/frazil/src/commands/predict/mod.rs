@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use crate::cli::Outcome;
 
+mod answer;
 mod classify;
 mod embed;
 mod fill_mask;
@@ -27,6 +28,7 @@ enum Command {
     Embed(embed::Args),
     FillMask(fill_mask::Args),
     NextSentence(next_sentence::Args),
+    Answer(answer::Args),
 }
 
 pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
@@ -35,5 +37,6 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
         Command::Embed(args) => embed::run(args, out),
         Command::FillMask(args) => fill_mask::run(args, out),
         Command::NextSentence(args) => next_sentence::run(args, out),
+        Command::Answer(args) => answer::run(args, out),
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use frazil_bert::features::InputExample;
 use frazil_bert::glue::own::{Column, Format, Layout, Reader, Stop};
 use frazil_bert::glue::{ReadOptions, Split, Task};
-use frazil_bert::rows::{BadRow, OnBadRow, RowProblem};
+use frazil_bert::rows::{OnBadRow, RowProblem};
 use serde::Serialize;
 
 use crate::{Error, Result};
@@ -51,7 +51,7 @@ pub struct Skipped {
 
 impl Skipped {
     /// Counts one.
-    pub fn add(&mut self, row: &BadRow) {
+    pub fn add(&mut self, row: &impl ToString) {
         if self.first.len() < SHOWN {
             self.first.push(row.to_string());
         }

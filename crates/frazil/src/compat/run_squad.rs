@@ -1,0 +1,206 @@
+//! `run_squad.py` of google-research/bert: the same flags, checks, messages and files, without
+//! training (yet). What ends the original with a traceback ends this with its message and exit
+//! code 1.
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use frazil::Error;
+use frazil::bert::rows::OnBadRow;
+use frazil::bert::squad::{FeatureOptions, PredictOptions, SquadFeatures};
+use frazil::ops::predict::answer::run_squad::{Event, Options, run_squad};
+
+use super::absl::{Flag, Program, Values};
+use crate::cli::{self, Outcome};
+
+/// BERT on SQuAD 1.1 and 2.0, with the flags of google-research/bert's run_squad.py
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
+pub struct Args {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+const PROGRAM: Program = Program {
+    name: "run_squad",
+    about: "BERT on SQuAD 1.1 and SQuAD 2.0.",
+    flags: &[
+        Flag::text("bert_config_file", None, "the model's bert_config.json").required(),
+        Flag::text("vocab_file", None, "the vocabulary that the model was trained with").required(),
+        Flag::text("output_dir", None, "where files go, and where checkpoints are looked for")
+            .required(),
+        Flag::text("train_file", None, "questions to train on: train-v1.1.json"),
+        Flag::text("predict_file", None, "questions to answer: dev-v1.1.json"),
+        Flag::text("init_checkpoint", None, "the model, if there is none in output_dir"),
+        Flag::truth("do_lower_case", true, "whether text is lowered, as for uncased models"),
+        Flag::integer("max_seq_length", "384", "pieces of a window with its question"),
+        Flag::integer("doc_stride", "128", "from the start of a window to that of the next"),
+        Flag::integer("max_query_length", "64", "pieces of a question; longer ones are cut"),
+        Flag::truth("do_train", false, "train; not part of this version yet"),
+        Flag::truth("do_predict", false, "answer the questions of predict_file"),
+        Flag::integer("train_batch_size", "32", "windows of a training step"),
+        Flag::integer("predict_batch_size", "8", "windows of a run, about"),
+        Flag::float("learning_rate", "5e-5", "for training"),
+        Flag::float("num_train_epochs", "3.0", "for training"),
+        Flag::float("warmup_proportion", "0.1", "for training"),
+        Flag::integer("save_checkpoints_steps", "1000", "for training"),
+        Flag::integer("iterations_per_loop", "1000", "for training"),
+        Flag::integer("n_best_size", "20", "answers in a list of nbest_predictions.json"),
+        Flag::integer("max_answer_length", "30", "the longest answer, in pieces"),
+        Flag::truth("use_tpu", false, "has no effect: frazil runs on the CPU"),
+        Flag::text("tpu_name", None, "has no effect"),
+        Flag::text("tpu_zone", None, "has no effect"),
+        Flag::text("gcp_project", None, "has no effect"),
+        Flag::text("master", None, "has no effect"),
+        Flag::integer("num_tpu_cores", "8", "has no effect"),
+        Flag::truth("verbose_logging", false, "say why answers are whole words"),
+        Flag::truth("version_2_with_negative", false, "there may be no answer, as in SQuAD 2.0"),
+        Flag::float(
+            "null_score_diff_threshold",
+            "0.0",
+            "no answer if that scores so much higher than the best one",
+        ),
+        Flag::truth("skip_bad_rows", false, "frazil's: leave bad questions out and count them"),
+    ],
+};
+
+/// Flags that say something about machines that frazil does not use.
+const ELSEWHERE: [&str; 6] =
+    ["use_tpu", "tpu_name", "tpu_zone", "gcp_project", "master", "num_tpu_cores"];
+
+/// Runs the command. The original's log goes to stderr.
+#[allow(clippy::print_stderr, reason = "the original's log")]
+pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    let values = match PROGRAM.start(&args.arguments, out)? {
+        Ok(values) => values,
+        Err(outcome) => return Ok(outcome),
+    };
+    if values.truth("do_train") {
+        return Err(Error::Usage {
+            what: "training is not part of this version of frazil yet".into(),
+            hint: "`--do_predict=true` alone answers questions with a trained model".into(),
+        }
+        .into());
+    }
+    for name in ELSEWHERE.into_iter().filter(|name| values.is_given(name)) {
+        eprintln!("warning: `--{name}` has no effect: frazil runs on the CPU");
+    }
+    let verbose = values.truth("verbose_logging");
+    let batch = values.integer("predict_batch_size");
+    let done = options(&values)
+        .and_then(|options| run_squad(&options, &mut |event| log(&event, verbose, batch)));
+    match done {
+        Ok(report) => {
+            if report.skipped.count > 0 {
+                eprintln!("{} questions could not be used", report.skipped.count);
+            }
+            Ok(Outcome::Done)
+        }
+        Err(error) => {
+            cli::report(&error.into());
+            Ok(Outcome::CheckFailed)
+        }
+    }
+}
+
+/// What the flags mean; what does not go together in the original's words.
+fn options(values: &Values) -> Result<Options, Error> {
+    let wrong = |what: String, hint: &str| Error::Usage { what, hint: hint.into() };
+    let path = |name: &str| {
+        let missing = || wrong(format!("`--{name}` must not be empty"), "name a file");
+        values.path(name).ok_or_else(missing)
+    };
+    let init_checkpoint = values.path("init_checkpoint");
+    let do_lower_case = values.truth("do_lower_case");
+    super::original::check_casing(do_lower_case, values.text("init_checkpoint"))?;
+    if !values.truth("do_predict") {
+        return Err(wrong(
+            "At least one of `do_train` or `do_predict` must be True.".into(),
+            "add `--do_predict=true`",
+        ));
+    }
+    let predict_file = values.path("predict_file").ok_or_else(|| {
+        wrong(
+            "If `do_predict` is True, then `predict_file` must be specified.".into(),
+            "add `--predict_file=dev-v1.1.json`",
+        )
+    })?;
+    let number = |name: &str, least: usize| {
+        let value = values.integer(name);
+        let number = usize::try_from(value).ok().filter(|number| *number >= least);
+        let hint = format!("give a number from {least} on");
+        number.ok_or_else(|| wrong(format!("`--{name}` is {value}"), &hint))
+    };
+    Ok(Options {
+        bert_config_file: path("bert_config_file")?,
+        vocab_file: path("vocab_file")?,
+        output_dir: path("output_dir")?,
+        predict_file,
+        init_checkpoint,
+        do_lower_case,
+        features: FeatureOptions {
+            max_seq_length: number("max_seq_length", 1)?,
+            doc_stride: number("doc_stride", 1)?,
+            max_query_length: number("max_query_length", 0)?,
+            training: false,
+        },
+        predict: PredictOptions {
+            n_best_size: number("n_best_size", 0)?,
+            max_answer_length: number("max_answer_length", 0)?,
+            version_2: values.truth("version_2_with_negative"),
+            null_score_diff_threshold: values.float("null_score_diff_threshold"),
+        },
+        predict_batch_size: number("predict_batch_size", 1)?,
+        on_bad_row: match values.truth("skip_bad_rows") {
+            true => OnBadRow::Skip,
+            false => OnBadRow::Stop,
+        },
+        threads: None,
+    })
+}
+
+/// What the original logs.
+#[allow(clippy::print_stderr, reason = "the original's log")]
+fn log(event: &Event, verbose: bool, batch: i64) {
+    let info = |text: &str| eprintln!("INFO:tensorflow:{text}");
+    match event {
+        Event::Restoring(path) => info(&format!("Restoring parameters from {}", path.display())),
+        Event::Note(note) => eprintln!("note: {note}"),
+        Event::Skipped(row) => eprintln!("WARNING:tensorflow:{row}"),
+        Event::Window(window, tokens) => log_window(window, tokens, &info),
+        Event::Running { examples, features } => {
+            info("***** Running predictions *****");
+            info(&format!("  Num orig examples = {examples}"));
+            info(&format!("  Num split examples = {features}"));
+            info(&format!("  Batch size = {batch}"));
+        }
+        Event::Processing(count) => info(&format!("Processing example: {count}")),
+        Event::NotFound(why) if verbose => info(&why.to_string()),
+        Event::NotFound(_) => {}
+        Event::Writing(predictions, lists) => {
+            info(&format!("Writing predictions to: {}", predictions.display()));
+            info(&format!("Writing nbest to: {}", lists.display()));
+        }
+    }
+}
+
+fn log_window(window: &SquadFeatures, tokens: &[String], info: &dyn Fn(&str)) {
+    let join =
+        |values: Vec<i32>| values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    let by_token = |value: &dyn Fn(usize) -> String| {
+        let pairs = window.document_tokens().map(|at| format!("{at}:{}", value(at)));
+        pairs.collect::<Vec<_>>().join(" ")
+    };
+    let word = |at: usize| window.word(at).unwrap_or_default().to_string();
+    let context = |at: usize| if window.is_max_context(at) { "True" } else { "False" }.to_owned();
+    info("*** Example ***");
+    info(&format!("unique_id: {}", window.unique_id));
+    info(&format!("example_index: {}", window.example_index));
+    info(&format!("doc_span_index: {}", window.doc_span_index));
+    info(&format!("tokens: {}", tokens.join(" ")));
+    info(&format!("token_to_orig_map: {}", by_token(&word)));
+    info(&format!("token_is_max_context: {}", by_token(&context)));
+    info(&format!("input_ids: {}", join(window.features.input_ids())));
+    info(&format!("input_mask: {}", join(window.features.input_mask())));
+    info(&format!("segment_ids: {}", join(window.features.segment_ids())));
+}
