@@ -191,7 +191,7 @@ fn run_squad_checks_what_the_original_checks() {
         (
             &["--init_checkpoint=/m/cased_L-12_H-768_A-12/bert_model.ckpt"],
             1,
-            "`cased_L-12_H-768_A-12` seems to be a cased model",
+            "does not fit `cased_L-12_H-768_A-12`, which is a cased model",
         ),
     ] {
         let output = small.run_squad(&out, &small.data, flags);
@@ -232,7 +232,7 @@ fn answers_to_lines_are_those_to_the_file() {
             }
         }
     }
-    let output = feed(small.predict(&["-", "--json", "--quiet"]), lines.as_bytes());
+    let output = feed(small.predict(&["-", "--jsonl", "--quiet"]), lines.as_bytes());
     assert!(output.status.success(), "{}", said(&output.stderr));
     let found = said(&output.stdout);
     assert_eq!(found.lines().count(), golden.as_object().unwrap().len());
@@ -247,7 +247,7 @@ fn answers_to_lines_are_those_to_the_file() {
     command.arg(folder.path()).arg(&small.data);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", said(&output.stderr));
-    assert!(said(&output.stderr).contains("13 questions answered in"));
+    assert!(said(&output.stderr).contains("13 questions answered in 37 windows"));
     assert_eq!(json_file(&folder.path().join("predictions.json")), golden);
     assert!(folder.path().join("nbest_predictions.json").exists());
     assert!(!folder.path().join("null_odds.json").exists());
@@ -301,7 +301,7 @@ fn bad_questions_are_named_or_counted() {
         let log = said(&output.stderr);
         assert!(output.status.success(), "{log}");
         assert_eq!(said(&output.stdout).lines().count(), 2);
-        assert!(log.contains("1 questions that cannot be used") && log.contains(says), "{log}");
+        assert!(log.contains("1 bad rows were skipped") && log.contains(says), "{log}");
     }
     for (bytes, says) in [
         (&b""[..], "the file is empty"),

@@ -6,7 +6,6 @@ pub mod casing;
 pub mod extract_features;
 pub mod freeze_graph;
 pub mod mo;
-pub mod original;
 pub mod run_classifier;
 pub mod run_squad;
 pub mod saved_model_cli;

@@ -11,6 +11,7 @@ use frazil::bert::squad::{FeatureOptions, PredictOptions, SquadFeatures};
 use frazil::ops::predict::answer::run_squad::{Event, Options, run_squad};
 
 use super::absl::{Flag, Program, Values};
+use super::casing;
 use crate::cli::{self, Outcome};
 
 /// BERT on SQuAD 1.1 and 2.0, with the flags of google-research/bert's run_squad.py
@@ -77,7 +78,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     };
     if values.truth("do_train") {
         return Err(Error::Usage {
-            what: "training is not part of this version of frazil yet".into(),
+            what: "training is not part of this version yet".into(),
             hint: "`--do_predict=true` alone answers questions with a trained model".into(),
         }
         .into());
@@ -112,7 +113,7 @@ fn options(values: &Values) -> Result<Options, Error> {
     };
     let init_checkpoint = values.path("init_checkpoint");
     let do_lower_case = values.truth("do_lower_case");
-    super::original::check_casing(do_lower_case, values.text("init_checkpoint"))?;
+    casing::check(do_lower_case, values.text("init_checkpoint"))?;
     if !values.truth("do_predict") {
         return Err(wrong(
             "At least one of `do_train` or `do_predict` must be True.".into(),

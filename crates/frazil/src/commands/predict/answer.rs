@@ -9,6 +9,7 @@ use frazil::ops::predict::answer::{Answerer, Format, Options, Questions, Report}
 use serde::Serialize;
 
 use super::flags::TextFlags;
+use super::sink::{Sink, say};
 use crate::cli::Outcome;
 use crate::commands::progress::Progress;
 
@@ -21,7 +22,7 @@ use crate::commands::progress::Progress;
 #[command(after_help = "Examples:
   frazil predict answer squad_model --question 'What floats?' --context 'Ice floats on water.'
   frazil predict answer squad_model dev-v1.1.json --output-dir out
-  cat questions.jsonl | frazil predict answer squad_model - --json > answers.jsonl")]
+  cat questions.jsonl | frazil predict answer squad_model - --jsonl > answers.jsonl")]
 pub struct Args {
     /// The model
     model: PathBuf,
@@ -40,6 +41,9 @@ pub struct Args {
     /// Write predictions.json, nbest_predictions.json and null_odds.json here, as run_squad.py does
     #[arg(long, value_name = "FOLDER", alias = "output_dir")]
     output_dir: Option<PathBuf>,
+    /// Where answers go [default: stdout]
+    #[arg(long, short, value_name = "FILE", conflicts_with = "output_dir")]
+    out: Option<PathBuf>,
     /// Print so many answers to each question, the best first
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "output_dir")]
     top: usize,
@@ -67,7 +71,10 @@ pub struct Args {
         default_value_t = 0.0
     )]
     null_threshold: f64,
-    /// Print a JSON object for each question; with `--output-dir`, the report
+    /// Write a JSON object for each question, not a row of a table
+    #[arg(long, conflicts_with = "output_dir")]
+    jsonl: bool,
+    /// Print a report as JSON when done; with `--out` or `--output-dir`
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -82,7 +89,7 @@ fn format(text: &str) -> Result<Format, &'static str> {
     }
 }
 
-/// A question as `--json` prints it.
+/// A question as `--jsonl` writes it.
 #[derive(Serialize)]
 struct Line<'a> {
     id: &'a str,
@@ -102,6 +109,13 @@ struct Possible<'a> {
 }
 
 pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
+    if args.json && args.out.is_none() && args.output_dir.is_none() {
+        return Err(frazil::Error::Usage {
+            what: "`--json` would print its report among the answers".into(),
+            hint: "give `--out` or `--output-dir`; `--jsonl` prints answers as JSON".into(),
+        }
+        .into());
+    }
     let predict = PredictOptions {
         n_best_size: args.n_best_size,
         max_answer_length: args.max_answer_length,
@@ -122,30 +136,33 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
     };
     let answerer = Answerer::open(&args.model, options)?;
     let quiet = args.text.quiet();
-    let progress = Progress::new("answering", "read", quiet);
+    let (unit, scale) = if questions.is_counted() { ("questions", 1) } else { ("KB", 1000) };
+    let progress = Progress::new("answering", unit, quiet);
     let mut kept = Vec::new();
+    let mut sink = Sink::open(args.out.as_deref(), out)?;
     let report = answerer.run(&mut questions, |question, (done, total)| -> Result<()> {
         if let Some(total) = total {
-            progress.at(done, total);
+            progress.at(done / scale, total.div_ceil(scale));
         }
         match &args.output_dir {
             Some(_) => kept.push(question),
-            None => print(&question, &args, out)?,
+            None => print(&question, &args, sink.writer())?,
         }
         Ok(())
     })?;
     progress.finish();
+    sink.finish()?;
     if let Some(folder) = &args.output_dir {
         std::fs::create_dir_all(folder).with_context(|| format!("`{}`", folder.display()))?;
         kept.into_iter().collect::<Predictions>().write(folder)?;
-        if args.json {
-            serde_json::to_writer_pretty(&mut *out, &report)?;
-            writeln!(out)?;
-        }
     }
-    if !quiet {
-        tell(&report, args.output_dir.is_some() && !args.json);
+    if args.json {
+        serde_json::to_writer_pretty(&mut *out, &report)?;
+        writeln!(out)?;
     }
+    let Report { questions, windows, seconds, .. } = report;
+    let summary = format!("{questions} questions answered in {windows} windows, {seconds:.1} s");
+    say(quiet, &report.notes, &report.skipped, &summary);
     Ok(Outcome::Done)
 }
 
@@ -153,7 +170,7 @@ fn print(question: &Question, args: &Args, out: &mut dyn Write) -> Result<()> {
     let text = |text: &str| text == question.prediction;
     let chosen = question.n_best.iter().find(|answer| text(&answer.text));
     let probability = chosen.map_or(0.0, |answer| answer.probability);
-    if args.json {
+    if args.jsonl {
         let possible = question.n_best.iter().take(args.top.max(1)).map(|answer| Possible {
             text: &answer.text,
             probability: answer.probability,
@@ -181,18 +198,4 @@ fn print(question: &Question, args: &Args, out: &mut dyn Write) -> Result<()> {
         writeln!(out, "{probability:.4}\t{answer}")?;
     }
     Ok(())
-}
-
-#[allow(clippy::print_stderr, reason = "talk")]
-fn tell(report: &Report, sum: bool) {
-    for note in &report.notes {
-        eprintln!("note: {note}");
-    }
-    if report.skipped.count > 0 {
-        eprintln!("{} questions that cannot be used are left out:", report.skipped.count);
-        report.skipped.first.iter().for_each(|row| eprintln!("  {row}"));
-    }
-    if sum {
-        eprintln!("{} questions answered in {:.1} s", report.questions, report.seconds);
-    }
 }

@@ -126,6 +126,11 @@ impl Questions {
         (self.done, self.total)
     }
 
+    /// Whether [`Questions::progress`] counts questions.
+    pub fn is_counted(&self) -> bool {
+        matches!(self.kind, Kind::List(_))
+    }
+
     /// Questions so far that could not be used.
     pub fn skipped(&self) -> &Skipped {
         &self.skipped
