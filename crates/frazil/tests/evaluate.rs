@@ -178,8 +178,11 @@ fn bad_data_are_named_or_counted() {
         (damage("[{\"text\": \"iron\"}]", "null"), "line 3: question `b`: expected `answers`"),
         (
             wrong(
-                &[DATA.as_bytes().split_at(200).0, b"\xff", DATA.as_bytes().split_at(200).1]
-                    .concat(),
+                &DATA
+                    .as_bytes()
+                    .iter()
+                    .map(|b| if *b == b'k' { 0xff } else { *b })
+                    .collect::<Vec<_>>(),
             ),
             "line 3: byte",
         ),
