@@ -377,7 +377,7 @@ mod tests {
         let found = problems(b"\"\xe2\x28\"", &questions);
         assert_eq!(
             found,
-            [Some("line 1: byte 41 of the line is not UTF-8".to_owned()), found[0].clone()]
+            [Some("line 1: byte 40 of the line is not UTF-8".to_owned()), found[0].clone()]
         );
     }
 }
