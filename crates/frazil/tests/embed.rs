@@ -291,7 +291,11 @@ fn what_tensorflow_gave() {
             (inside || !words).then_some(Ok::<_, frazil::Error>(item))
         });
         let mut all = Vec::new();
-        model.run(items, |i, said| Ok(all.push((i, said)))).unwrap();
+        let each = |i: usize, said| {
+            all.push((i, said));
+            Ok(())
+        };
+        model.run(items, each).unwrap();
         all
     };
     let wide = |values: &[f32]| values.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
