@@ -23,6 +23,8 @@ pub enum OnBadRow {
 pub struct Rows<T> {
     /// The rows that can be used, in the order of the file.
     pub items: Vec<T>,
+    /// The line that each of them begins on, counted from 1.
+    pub lines: Vec<usize>,
     /// The others, in the same order.
     pub skipped: Vec<BadRow>,
 }
@@ -211,13 +213,16 @@ pub(crate) struct Collector<T> {
 
 impl<T> Collector<T> {
     pub(crate) fn new(on_bad_row: OnBadRow) -> Self {
-        Self { on_bad_row, rows: Rows { items: Vec::new(), skipped: Vec::new() } }
+        Self { on_bad_row, rows: Rows { items: Vec::new(), lines: Vec::new(), skipped: Vec::new() } }
     }
 
     /// A row, or why it is none.
     pub(crate) fn add(&mut self, line: usize, row: Result<T, RowProblem>) -> Result<()> {
         match row {
-            Ok(item) => self.rows.items.push(item),
+            Ok(item) => {
+                self.rows.items.push(item);
+                self.rows.lines.push(line);
+            }
             Err(problem) => self.refuse(problem.on_line(line))?,
         }
         Ok(())
@@ -264,7 +269,7 @@ mod tests {
         skip.add(1, Err(problem())).unwrap();
         skip.add(2, Ok(7)).unwrap();
         let rows = skip.finish().unwrap();
-        assert_eq!((rows.items, rows.skipped.len()), (vec![7], 1));
+        assert_eq!((rows.items, rows.lines, rows.skipped.len()), (vec![7], vec![2], 1));
     }
 
     #[test]

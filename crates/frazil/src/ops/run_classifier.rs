@@ -13,7 +13,7 @@ use frazil_bert::features::classifier::{
 };
 use frazil_bert::features::{Features, InputExample};
 use frazil_bert::glue::{ReadOptions, Split, Task};
-use frazil_bert::rows::{BadRow, OnBadRow, RowProblem};
+use frazil_bert::rows::{BadRow, OnBadRow};
 use frazil_bert::{BertConfig, python};
 use frazil_tensor::{TensorStore, file};
 use serde::Serialize;
@@ -309,13 +309,14 @@ impl Set {
         let features = input.features_of_all(&rows.items)?;
         let mut set =
             Self { path, examples: Vec::new(), features: Vec::new(), skipped: rows.skipped };
-        for (example, features) in rows.items.into_iter().zip(features) {
+        let items = rows.items.into_iter().zip(rows.lines);
+        for ((example, line), features) in items.zip(features) {
             match model.check(&features.features) {
                 Ok(()) => {
                     set.examples.push(example);
                     set.features.push(features);
                 }
-                Err(problem) => set.refuse(example, problem, options.on_bad_row)?,
+                Err(problem) => set.refuse(problem.on_line(line), options.on_bad_row)?,
             }
         }
         if set.examples.is_empty() {
@@ -326,15 +327,7 @@ impl Set {
         Ok(set)
     }
 
-    fn refuse(
-        &mut self,
-        example: InputExample,
-        problem: RowProblem,
-        on_bad_row: OnBadRow,
-    ) -> Result<()> {
-        // Ids of the original count lines from 0, header included.
-        let line = example.guid.rsplit('-').next().and_then(|line| line.parse::<usize>().ok());
-        let row = problem.on_line(line.map_or(self.examples.len() + 1, |line| line + 1));
+    fn refuse(&mut self, row: BadRow, on_bad_row: OnBadRow) -> Result<()> {
         if on_bad_row == OnBadRow::Stop {
             return Err(frazil_bert::Error::from(row).in_file(&self.path).into());
         }

@@ -212,6 +212,37 @@ fn predict_classify_scores_what_has_labels() {
     let lines = fs::read_to_string(&out).unwrap();
     assert!(lines.starts_with("id\tlabel\texpected\t0\t1\ndev-1\t"), "{lines}");
     assert!(said(&output).contains("acc: 0.8235"), "{}", said(&output));
+    // The file, scored by itself, and the model, give the same.
+    for more in [["--predictions", text(&out)], ["--model", text(folder.path())]] {
+        let mut words = vec!["evaluate", "glue", "MRPC", text(&fixture.data)];
+        words.extend(more);
+        let output = frazil(&words);
+        assert!(output.status.success(), "{words:?}: {}", said(&output));
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(printed.contains("0.823529"), "{words:?}: {printed}");
+    }
+}
+
+/// A data set with a bad row, and predictions for all of its rows.
+#[test]
+fn evaluate_glue_leaves_out_what_was_skipped() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("dev.tsv");
+    let predictions = folder.path().join("p.tsv");
+    fs::write(&data, "h\n1\t1\t1\ta\tb\n9\t1\t1\ta\tb\n0\t1\t1\ta\tb\n").unwrap();
+    fs::write(&predictions, "index\tprediction\n0\t1\n1\t1\n2\t0\n").unwrap();
+    let words =
+        ["evaluate", "glue", "mrpc", text(folder.path()), "--predictions", text(&predictions)];
+    let output = frazil(&words);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("line 3: expected one of the labels"), "{}", said(&output));
+    let output = frazil(&[&words[..], &["--skip-bad-rows", "--json"]].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(said(&output).contains("1 bad rows were skipped"), "{}", said(&output));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["rows"], &report["scores"][0]["value"]), (&2.into(), &1.0.into()));
+    let output = frazil(&[&words[..], &["--split", "test"]].concat());
+    assert!(said(&output).contains("a test set has no labels"), "{}", said(&output));
 }
 
 /// The head that BERT was pre-trained with.

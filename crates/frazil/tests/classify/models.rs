@@ -15,9 +15,9 @@ use frazil::ops::predict::classify::{Classifier, Options, Report};
 use frazil::ops::predict::rows::Source;
 use frazil::ops::text_model::{self, Item, TextModel, Want};
 use frazil::source::GraphOptions;
-use frazil::tensor::TensorStore;
-use frazil::tensor::npy::Npz;
+use frazil::tensor::npy::{Npz, NpzWriter};
 use frazil::tensor::testing::shared;
+use frazil::tensor::{Tensor, TensorStore};
 use frazil::tf::example::Example;
 
 use super::{Fixture, assert_close};
@@ -99,6 +99,69 @@ fn whatever_frazil_writes() {
     compile::compile(&model, &path, &compile::Options::default()).unwrap();
     let (rows, _) = classified(&path, &fixture, &options(&fixture));
     assert_close(&rows, &golden, "compiled");
+}
+
+/// Classes are called as `config.json` calls them.
+#[test]
+fn labels_of_a_hugging_face_folder() {
+    let Some(fixture) = Fixture::open() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut graph = options(&fixture).model.graph;
+    graph.head = Some(Head::Classifier);
+    let how = convert::Options { graph, ..convert::Options::new(Target::Huggingface) };
+    convert(fixture.checkpoint(), folder.path(), &how).unwrap();
+    std::fs::copy(&fixture.vocab, folder.path().join("vocab.txt")).unwrap();
+    let path = folder.path().join("config.json");
+    let mut config: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    config["id2label"] = serde_json::json!({"0": "different", "1": "same"});
+    std::fs::write(&path, config.to_string()).unwrap();
+    let classifier = Classifier::open(folder.path(), &Options::default()).unwrap();
+    assert_eq!(classifier.labels().unwrap(), ["different", "same"]);
+}
+
+/// A model with one output gives scores, which are scored by correlation.
+#[test]
+fn scores_of_a_model_with_one_output() {
+    let Some(numerics) = Numerics::open() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let weights = folder.path().join("weights.npz");
+    let mut writer = NpzWriter::create(&weights).unwrap();
+    let store = Npz::open(numerics.folder.join("weights.npz")).unwrap();
+    for info in store.infos() {
+        let tensor = store.tensor(&info.name).unwrap();
+        let tensor = match info.name.as_str() {
+            "output_weights" => {
+                let row = tensor.values::<f32>().unwrap()[..64].to_vec();
+                Tensor::from_vec([1, 64], row).unwrap()
+            }
+            "output_bias" => Tensor::from_vec([1], vec![0.5f32]).unwrap(),
+            _ => tensor,
+        };
+        writer.add(&info.name, &tensor).unwrap();
+    }
+    writer.finish().unwrap();
+    let rows = [("the plan", "the plan", 5.0), ("a", "the court", 1.0), ("it", "is", 2.5)];
+    let line = |(i, (a, b, score)): (usize, &(&str, &str, f64))| {
+        format!("{i}\tg\tf\ty\to\ts1\ts2\t{a}\t{b}\t{score}\n")
+    };
+    let text: String = rows.iter().enumerate().map(line).collect();
+    std::fs::write(folder.path().join("dev.tsv"), format!("index\n{text}")).unwrap();
+    let mut source =
+        Source::task(Task::StsB, folder.path(), Split::Dev, OnBadRow::Stop).unwrap();
+    let options = Options { model: numerics.options, labels: None, task: Some(Task::StsB) };
+    let classifier = Classifier::open(&weights, &options).unwrap();
+    let mut scores = Vec::new();
+    let report = classifier
+        .run(&mut source, |prediction, _| -> frazil::Result<()> {
+            assert_eq!(prediction.label, None);
+            scores.push(f64::from(prediction.score.unwrap()));
+            Ok(())
+        })
+        .unwrap();
+    let expected = frazil::bert::metrics::glue::pearson(&scores, &rows.map(|(.., score)| score));
+    let pearson = report.scores.iter().find(|score| score.name == "pearson").unwrap();
+    assert!((pearson.value - expected).abs() < 1e-9, "{pearson:?} is not {expected}");
 }
 
 /// A graph of which batch and length are fixed, compiled, so that neither can be opened again:

@@ -15,6 +15,10 @@ mod next_sentence;
 mod sink;
 mod texts;
 
+pub use classify::split;
+pub use flags::TextFlags;
+pub use sink::say;
+
 /// Classify, answer and embed text with a model of any kind
 #[derive(clap::Args)]
 pub struct Args {

@@ -76,8 +76,8 @@ pub struct Source {
 
 enum Kind {
     Table(Reader<Box<dyn BufRead>>),
-    /// Read already.
-    Examples(std::vec::IntoIter<InputExample>),
+    /// Read already, with their lines.
+    Examples(std::iter::Zip<std::vec::IntoIter<usize>, std::vec::IntoIter<InputExample>>),
 }
 
 impl Source {
@@ -88,14 +88,20 @@ impl Source {
             InputExample { guid, text_a, text_b, label: String::new() }
         };
         let examples: Vec<InputExample> = texts.into_iter().enumerate().map(example).collect();
-        Self::of("the command line".into(), examples, OnBadRow::Stop)
+        let places = (1..=examples.len()).collect();
+        Self::of("the command line".into(), places, examples, OnBadRow::Stop)
     }
 
-    fn of(name: PathBuf, examples: Vec<InputExample>, on_bad_row: OnBadRow) -> Self {
+    fn of(
+        name: PathBuf,
+        lines: Vec<usize>,
+        examples: Vec<InputExample>,
+        on_bad_row: OnBadRow,
+    ) -> Self {
         Self {
             name,
             total: Some(examples.len() as u64),
-            rows: Kind::Examples(examples.into_iter()),
+            rows: Kind::Examples(lines.into_iter().zip(examples)),
             done: 0,
             given: 0,
             on_bad_row,
@@ -114,7 +120,7 @@ impl Source {
         };
         let bytes = frazil_tensor::file::map(&path)?;
         let rows = task.parse(&bytes, split, &options).map_err(|error| error.in_file(&path))?;
-        let mut source = Self::of(path, rows.items, on_bad_row);
+        let mut source = Self::of(path, rows.lines, rows.items, on_bad_row);
         rows.skipped.iter().for_each(|row| source.skipped.add(row));
         source.labelled = !matches!(split, Split::Test | Split::TestMismatched);
         Ok(source)
@@ -173,7 +179,7 @@ impl Source {
             Stop::Io(source) => Error::Read { path: name.clone(), source },
             Stop::Table(error) => error.in_file(&name).into(),
         })?;
-        let mut source = Self::of(name, Vec::new(), on_bad_row);
+        let mut source = Self::of(name, Vec::new(), Vec::new(), on_bad_row);
         source.labelled = columns.label.is_some();
         source.total = None;
         source.rows = Kind::Table(reader);
@@ -210,9 +216,9 @@ impl Source {
         loop {
             let (line, row) = match &mut self.rows {
                 Kind::Examples(examples) => {
-                    let Some(example) = examples.next() else { break };
+                    let Some((line, example)) = examples.next() else { break };
                     self.done += 1;
-                    (self.done as usize, Ok(example))
+                    (line, Ok(example))
                 }
                 Kind::Table(reader) => {
                     let read = reader.row();
