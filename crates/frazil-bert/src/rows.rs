@@ -213,7 +213,10 @@ pub(crate) struct Collector<T> {
 
 impl<T> Collector<T> {
     pub(crate) fn new(on_bad_row: OnBadRow) -> Self {
-        Self { on_bad_row, rows: Rows { items: Vec::new(), lines: Vec::new(), skipped: Vec::new() } }
+        Self {
+            on_bad_row,
+            rows: Rows { items: Vec::new(), lines: Vec::new(), skipped: Vec::new() },
+        }
     }
 
     /// A row, or why it is none.

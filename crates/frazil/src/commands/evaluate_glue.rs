@@ -57,8 +57,11 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
     let on_bad_row = args.flags.on_bad_row();
     let report = match (&args.model, &args.predictions) {
         (Some(model), _) => {
-            let options =
-                Options { model: args.flags.options()?, labels: args.labels, task: Some(args.task) };
+            let options = Options {
+                model: args.flags.options()?,
+                labels: args.labels,
+                task: Some(args.task),
+            };
             let progress = Progress::new("classifying", "rows", args.flags.quiet());
             let mut at = |done, total| progress.at(done, total);
             let report = score_model(

@@ -5,6 +5,7 @@ pub mod compile;
 pub mod convert;
 pub mod demo;
 pub mod evaluate;
+mod evaluate_glue;
 pub mod export_weights;
 mod flags;
 mod graph_flags;

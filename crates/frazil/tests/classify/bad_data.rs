@@ -1,7 +1,7 @@
 //! What is wrong with data: file, line, expectation; or counted, with `--skip-bad-rows`.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{Fixture, frazil, said, text};
 
@@ -25,7 +25,7 @@ impl Case {
     }
 
     /// What `predict classify` says of a file, without and with `--skip-bad-rows`.
-    fn both(&self, file: &PathBuf, more: &[&str]) -> (String, String, usize) {
+    fn both(&self, file: &Path, more: &[&str]) -> (String, String, usize) {
         let mut words = vec!["predict", "classify", text(self.folder.path()), text(file)];
         words.extend(more);
         let output = frazil(&words);

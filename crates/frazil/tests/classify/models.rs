@@ -147,8 +147,7 @@ fn scores_of_a_model_with_one_output() {
     };
     let text: String = rows.iter().enumerate().map(line).collect();
     std::fs::write(folder.path().join("dev.tsv"), format!("index\n{text}")).unwrap();
-    let mut source =
-        Source::task(Task::StsB, folder.path(), Split::Dev, OnBadRow::Stop).unwrap();
+    let mut source = Source::task(Task::StsB, folder.path(), Split::Dev, OnBadRow::Stop).unwrap();
     let options = Options { model: numerics.options, labels: None, task: Some(Task::StsB) };
     let classifier = Classifier::open(&weights, &options).unwrap();
     let mut scores = Vec::new();

@@ -14,9 +14,9 @@ use frazil_tensor::file;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::Result;
 use crate::ops::predict::classify::{self, Classifier, Score, argmax};
 use crate::ops::predict::rows::{Skipped, Source};
-use crate::Result;
 
 /// The scores.
 #[derive(Clone, Debug, Serialize)]
@@ -115,11 +115,7 @@ fn file_of(task: Task, data: &Path, split: Split, options: &ReadOptions) -> Path
     }
 }
 
-fn score(
-    task: Task,
-    found: &[Target],
-    expected: &[Target],
-) -> frazil_bert::Result<Vec<Score>> {
+fn score(task: Task, found: &[Target], expected: &[Target]) -> frazil_bert::Result<Vec<Score>> {
     let class = |target: &Target| match target {
         Target::Class(class) => *class,
         Target::Score(score) => *score as i32,
@@ -195,9 +191,9 @@ impl Place {
             return Self::Json;
         }
         let columns: Vec<&str> = line.split('\t').map(str::trim).collect();
-        let named = NAMES.iter().find_map(|name| {
-            columns.iter().position(|column| column.eq_ignore_ascii_case(name))
-        });
+        let named = NAMES
+            .iter()
+            .find_map(|name| columns.iter().position(|column| column.eq_ignore_ascii_case(name)));
         if let Some(place) = named {
             return Self::Named(place);
         }

@@ -2,4 +2,5 @@
 //!
 //! One module for each kind of data set. Left out: making predictions.
 
+pub mod glue;
 pub mod squad;
