@@ -142,7 +142,6 @@ impl Values {
     }
 
     /// A number.
-    #[allow(dead_code, reason = "for `run_squad`")]
     pub fn float(&self, name: &str) -> f64 {
         let value = self.raw(name).and_then(float);
         value.expect("numbers are checked when they are read, and have defaults")
@@ -155,7 +154,6 @@ impl Values {
     }
 
     /// Whether the user gave it.
-    #[allow(dead_code, reason = "for `run_squad`")]
     pub fn is_given(&self, name: &str) -> bool {
         self.given.iter().any(|(known, _)| *known == name)
     }
