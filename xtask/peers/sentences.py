@@ -1,6 +1,6 @@
 """Vectors by the formulas of sentence-transformers, from rows that transformers computed, against those
-of `frazil predict embed` for the same folder: its poolings, its modules, the exact GELU, another
-epsilon, and weights in float16."""
+of `frazil predict embed` for the same folder: its poolings, its modules, the exact GELU, and
+another epsilon."""
 
 import json
 import os

@@ -21,7 +21,7 @@ pub struct Args {
 #[derive(Subcommand)]
 enum What {
     Squad(SquadArgs),
-    Glue(super::evaluate_glue::Args),
+    Glue(Box<super::evaluate_glue::Args>),
 }
 
 /// Exact match and F1 of a `predictions.json`, frazil's or anyone's
@@ -65,7 +65,7 @@ fn version(text: &str) -> Result<Version, &'static str> {
 pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
     match args.what {
         What::Squad(args) => squad(args, out),
-        What::Glue(args) => super::evaluate_glue::run(args, out),
+        What::Glue(args) => super::evaluate_glue::run(*args, out),
     }
 }
 

@@ -172,7 +172,7 @@ mod tests {
     fn there_and_back(isa: Isa, k: usize, w: &[i8]) -> (Option<usize>, Vec<u8>) {
         let layout = Layout::new(isa, k, usize::MAX);
         let mut panel = vec![9; layout.panel()];
-        let part = Columns { w: w, order: Orientation::Kn, n: layout.width };
+        let part = Columns { w, order: Orientation::Kn, n: layout.width };
         pack_panel(&layout, &[part], k, 0..layout.width, &mut panel);
         let notes: Option<Vec<Note>> = layout.read_notes(&panel).map(Iterator::collect);
         for note in notes.iter().flatten() {

@@ -212,7 +212,7 @@ impl Answerer {
             loop {
                 let mut all = waiting.borrow_mut();
                 let through = |first: &Waiting| first.said.len() == first.group.windows.len();
-                if !all.front().is_some_and(|first| through(first)) {
+                if !all.front().is_some_and(through) {
                     debug_assert!(!at_end || all.is_empty(), "every window was said something of");
                     return Ok(());
                 }
