@@ -14,32 +14,15 @@ use frazil_tf::bundle::{WriteOptions, data_path, index_path};
 use serde::{Deserialize, Serialize};
 
 use super::Options;
-use super::machine::{Machine, first_line};
-use super::report::{Comparison, Measure, print};
+use super::report::{Comparison, Measure, Record, median, output};
 use crate::large;
 use crate::peers::python::{self, Base, Python};
 
-/// The record that is kept.
+/// What is measured on.
 #[derive(Serialize)]
-struct Record<'a> {
-    benchmark: &'static str,
-    time: &'a str,
-    machine: Machine,
-    versions: Versions<'a>,
+struct Subject {
     page_cache: &'static str,
     checkpoint: Checkpoint,
-    rounds: usize,
-    measures: Vec<Measure>,
-    comparisons: Vec<Comparison>,
-}
-
-#[derive(Serialize)]
-struct Versions<'a> {
-    frazil: String,
-    rustc: String,
-    python: &'a str,
-    numpy: &'a str,
-    tensorflow: &'a str,
 }
 
 #[derive(Clone, Copy, Serialize)]
@@ -94,40 +77,18 @@ pub fn run(options: &Options) -> Result<()> {
     }
     // The goals are for the large model: on a tiny one, starting a thread takes longer than reading.
     let comparisons = if options.small { Vec::new() } else { compare(&measures) };
-    print(&measures, &comparisons);
-    let info: serde_json::Value = serde_json::from_str(&output(bench.tensorflow("info"))?.0)?;
-    let told = |key: &str| info[key].as_str().unwrap_or("unknown");
-    let record = Record {
-        benchmark: "formats",
-        time: told("time"),
-        machine: Machine::here(),
-        versions: Versions {
-            frazil: first_line("git", &["describe", "--always", "--dirty"]),
-            rustc: first_line("rustc", &["--version"]),
-            python: told("python"),
-            numpy: told("numpy"),
-            tensorflow: told("tensorflow"),
-        },
-        page_cache: "warm",
-        checkpoint: bench.checkpoint,
-        rounds: options.rounds,
-        measures: measures.into(),
+    Record::new(
+        "formats",
+        &mut bench.python.script(SCRIPT),
+        &["python", "numpy", "tensorflow"],
+        Subject { page_cache: "warm", checkpoint: bench.checkpoint },
+        measures,
         comparisons,
-    };
-    let Machine { cpu, threads, isa, .. } = &record.machine;
-    println!(
-        "\n{cpu}, {threads} threads, {isa}; TensorFlow {}; page cache warm; median of {} rounds",
-        record.versions.tensorflow, record.rounds
-    );
-    if options.small {
-        return Ok(());
-    }
-    let path = crate::root().join(format!("benchmarks/formats-{}.json", record.machine.slug()));
-    fs::write(&path, serde_json::to_string_pretty(&record)? + "\n")
-        .with_context(|| format!("writing `{}`", path.display()))?;
-    println!("recorded in `{}`", path.display());
-    Ok(())
+    )?
+    .finish(!options.small)
 }
+
+const SCRIPT: &str = "bench_formats.py";
 
 impl Bench {
     fn prepare(options: &Options) -> Result<Self> {
@@ -172,7 +133,7 @@ impl Bench {
         let bytes = self.checkpoint.bytes;
         let list = self.library("list", 0)?;
         let read = self.library("read", bytes)?;
-        let tensorflow_read = self.outcome(&output(self.tensorflow("read"))?.0, bytes)?;
+        let tensorflow_read = self.outcome(&output(&mut self.tensorflow("read"))?.0, bytes)?;
         let plain = self.library("plain", bytes)?;
         let read_threads = self.library("read-threads", bytes)?;
         let verify = self.library("verify", bytes)?;
@@ -198,18 +159,15 @@ impl Bench {
     }
 
     fn tensorflow(&self, mode: &str) -> Command {
-        let mut command = self.python.script("bench_formats.py");
-        command.arg(mode);
-        if mode != "info" {
-            command.arg(&self.prefix);
-        }
+        let mut command = self.python.script(SCRIPT);
+        command.arg(mode).arg(&self.prefix);
         command
     }
 
     /// Seconds from start to end, and what it printed; it must have named the variables.
-    fn timed(&self, command: Command) -> Result<(f64, (String, String))> {
+    fn timed(&self, mut command: Command) -> Result<(f64, (String, String))> {
         let start = Instant::now();
-        let text = output(command)?;
+        let text = output(&mut command)?;
         let seconds = start.elapsed().as_secs_f64();
         ensure!(
             text.0.contains("cls/seq_relationship/output_weights"),
@@ -221,7 +179,7 @@ impl Bench {
     fn library(&self, measure: &str, bytes: u64) -> Result<f64> {
         let mut command = Command::new(&self.library);
         command.arg(measure).arg(&self.prefix);
-        self.outcome(&output(command)?.0, bytes)
+        self.outcome(&output(&mut command)?.0, bytes)
     }
 
     /// The seconds of a run that did all of its work.
@@ -235,18 +193,16 @@ impl Bench {
     }
 
     fn memory(&self) -> Result<f64> {
-        let mut command = self.python.script("bench_formats.py");
+        let mut command = self.python.script(SCRIPT);
         command.arg("rss").arg(&self.frazil).arg("inspect").arg(&self.prefix);
-        let kibibytes: f64 = output(command)?.0.trim().parse().context("no number from `rss`")?;
+        let kibibytes: f64 =
+            output(&mut command)?.0.trim().parse().context("no number from `rss`")?;
         Ok(kibibytes * 1024.0 / 1e6)
     }
 }
 
 fn compare(measures: &[Measure]) -> Vec<Comparison> {
-    let median = |name: &str| {
-        let found = measures.iter().find(|measure| measure.name == name);
-        found.map_or(f64::NAN, |measure| measure.median)
-    };
+    let median = |name: &str| median(measures, name);
     let ratio = |slow: &str, fast: &str| median(slow) / median(fast);
     vec![
         Comparison::at_least(
@@ -281,15 +237,6 @@ fn compare(measures: &[Measure]) -> Vec<Comparison> {
         ),
         Comparison::at_most("`frazil inspect`, peak memory in MB", median("inspect_memory"), 100.0),
     ]
-}
-
-/// What a program printed on stdout and stderr, if it succeeded.
-fn output(mut command: Command) -> Result<(String, String)> {
-    let output = command.output().with_context(|| format!("starting {command:?}"))?;
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    let (stdout, stderr) = (text(output.stdout), text(output.stderr));
-    ensure!(output.status.success(), "{command:?} failed: {stderr}");
-    Ok((stdout, stderr))
 }
 
 #[cfg(test)]

@@ -1,6 +1,98 @@
-//! Samples, medians, and the comparison that a benchmark exists for.
+//! Samples, medians, the comparison that a benchmark exists for, and the record of it.
 
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
 use serde::Serialize;
+use serde_json::Value;
+
+use super::machine::{Machine, first_line};
+
+/// The record that is kept of a benchmark; `subject` is what it measures on.
+#[derive(Serialize)]
+pub struct Record<S> {
+    benchmark: &'static str,
+    time: String,
+    machine: Machine,
+    versions: BTreeMap<&'static str, String>,
+    #[serde(flatten)]
+    subject: S,
+    rounds: usize,
+    measures: Vec<Measure>,
+    comparisons: Vec<Comparison>,
+}
+
+impl<S: Serialize> Record<S> {
+    /// Of this machine. A script of the benchmark says in `info` what time it is, and its versions,
+    /// of which those of `told` are kept.
+    pub fn new(
+        benchmark: &'static str,
+        info: &mut Command,
+        told: &[&'static str],
+        subject: S,
+        measures: impl Into<Vec<Measure>>,
+        comparisons: Vec<Comparison>,
+    ) -> Result<Self> {
+        let info: Value = serde_json::from_str(&output(info.arg("info"))?.0)?;
+        let say = |key: &str| info[key].as_str().unwrap_or("unknown").to_owned();
+        let mut versions = BTreeMap::from([
+            ("frazil", first_line("git", &["describe", "--always", "--dirty"])),
+            ("rustc", first_line("rustc", &["--version"])),
+        ]);
+        versions.extend(told.iter().map(|&key| (key, say(key))));
+        let (machine, measures) = (Machine::here(), measures.into());
+        let rounds = measures.iter().map(|measure| measure.samples.len()).max().unwrap_or(0);
+        let time = say("time");
+        Ok(Self { benchmark, time, machine, versions, subject, rounds, measures, comparisons })
+    }
+
+    /// With one version more.
+    pub fn with(mut self, name: &'static str, version: String) -> Self {
+        self.versions.insert(name, version);
+        self
+    }
+
+    /// Prints what was measured and, unless it is not to be kept, writes it to `benchmarks/`.
+    pub fn finish(&self, keep: bool) -> Result<()> {
+        print(&self.measures, &self.comparisons);
+        let Machine { cpu, threads, isa, .. } = &self.machine;
+        let others = self.versions.iter().filter(|(name, _)| !["frazil", "rustc"].contains(name));
+        let others: Vec<String> =
+            others.map(|(name, version)| format!("{name} {version}")).collect();
+        println!(
+            "\n{cpu}, {threads} threads, {isa}; {}; {}; median of {} rounds",
+            others.join(", "),
+            serde_json::to_string(&self.subject)?,
+            self.rounds
+        );
+        if !keep {
+            return Ok(());
+        }
+        let name = format!("benchmarks/{}-{}.json", self.benchmark, self.machine.slug());
+        let path = crate::root().join(name);
+        fs::write(&path, serde_json::to_string_pretty(self)? + "\n")
+            .with_context(|| format!("writing `{}`", path.display()))?;
+        println!("recorded in `{}`", path.display());
+        Ok(())
+    }
+}
+
+/// What a program printed on stdout and stderr, if it succeeded.
+pub fn output(command: &mut Command) -> Result<(String, String)> {
+    let output = command.output().with_context(|| format!("starting {command:?}"))?;
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+    ensure!(output.status.success(), "{command:?} failed: {stderr}");
+    Ok((stdout, stderr))
+}
+
+/// The median of the measure of that name.
+pub fn median(measures: &[Measure], name: &str) -> f64 {
+    let found = measures.iter().find(|measure| measure.name == name);
+    found.map_or(f64::NAN, |measure| measure.median)
+}
 
 /// One thing that was measured in every round.
 #[derive(Debug, Serialize)]
@@ -63,7 +155,7 @@ impl Comparison {
 }
 
 /// The tables for people.
-pub fn print(measures: &[Measure], comparisons: &[Comparison]) {
+fn print(measures: &[Measure], comparisons: &[Comparison]) {
     println!("\n{:<24} {:>11} {:>11} {:>11}", "measure", "median", "min", "max");
     for measure in measures {
         let min = measure.samples.iter().copied().fold(f64::INFINITY, f64::min);

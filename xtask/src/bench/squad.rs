@@ -6,17 +6,14 @@
 //! TensorFlow that they use (`xtask/peers/bench_squad.py`). Timed inside the processes: from the
 //! file to the list of features. The ids of both are summed up and must agree.
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use super::machine::{Machine, first_line};
-use super::report::{Comparison, Measure, print};
-use super::tokenize::output;
+use super::machine::first_line;
+use super::report::{Comparison, Measure, Record, median, output};
 use crate::peers::python::Base;
 
 const DATA: &str = "data/squad/dev-v1.1.json";
@@ -66,26 +63,9 @@ impl<'a> Options<'a> {
     }
 }
 
-/// The record that is kept.
 #[derive(Serialize)]
-struct Record<'a> {
-    benchmark: &'static str,
-    time: &'a str,
-    machine: Machine,
-    versions: Versions<'a>,
+struct Subject {
     data: Data,
-    rounds: usize,
-    measures: Vec<Measure>,
-    comparisons: Vec<Comparison>,
-}
-
-#[derive(Serialize)]
-struct Versions<'a> {
-    frazil: String,
-    rustc: String,
-    python: &'a str,
-    /// The commit of the original, if it is a checkout.
-    original: String,
 }
 
 #[derive(Clone, Copy, Serialize)]
@@ -161,38 +141,18 @@ pub fn run(args: &[&str]) -> Result<()> {
         }
     }
     let comparisons = compare(&measures);
-    print(&measures, &comparisons);
-    let info: Value = serde_json::from_str(&output(bench.base.script(SCRIPT).arg("info"))?)?;
-    let told = |key: &str| info[key].as_str().unwrap_or("unknown");
     let folder = options.original.to_string_lossy();
-    let record = Record {
-        benchmark: "squad",
-        time: told("time"),
-        machine: Machine::here(),
-        versions: Versions {
-            frazil: first_line("git", &["describe", "--always", "--dirty"]),
-            rustc: first_line("rustc", &["--version"]),
-            python: told("python"),
-            original: first_line("git", &["-C", &folder, "describe", "--always"]),
-        },
-        data,
-        rounds: options.rounds,
-        measures: measures.into(),
+    Record::new(
+        "squad",
+        &mut bench.base.script(SCRIPT),
+        &["python"],
+        Subject { data },
+        measures,
         comparisons,
-    };
-    let Machine { cpu, threads, isa, .. } = &record.machine;
-    println!(
-        "\n{cpu}, {threads} threads, {isa}; Python {}; {} questions, {} features; median of {} rounds",
-        record.versions.python, data.questions, data.features, record.rounds
-    );
-    if options.quick {
-        return Ok(());
-    }
-    let path = crate::root().join(format!("benchmarks/squad-{}.json", record.machine.slug()));
-    fs::write(&path, serde_json::to_string_pretty(&record)? + "\n")
-        .with_context(|| format!("writing `{}`", path.display()))?;
-    println!("recorded in `{}`", path.display());
-    Ok(())
+    )?
+    // The commit of the original, if it is a checkout.
+    .with("original", first_line("git", &["-C", &folder, "describe", "--always"]))
+    .finish(!options.quick)
 }
 
 impl Bench {
@@ -223,23 +183,19 @@ impl Bench {
     fn frazil(&self, threads: usize) -> Result<Outcome> {
         let mut command = Command::new(&self.program);
         command.arg(&self.data).arg(&self.vocabulary).arg(threads.to_string()).arg("3");
-        Ok(serde_json::from_str(&output(&mut command)?)?)
+        Ok(serde_json::from_str(&output(&mut command)?.0)?)
     }
 
     /// Once: it takes the better part of a minute.
     fn original(&self) -> Result<Outcome> {
         let mut command = self.base.script(SCRIPT);
         command.arg("features").args([&self.original, &self.data, &self.vocabulary]).arg("1");
-        Ok(serde_json::from_str(&output(&mut command)?)?)
+        Ok(serde_json::from_str(&output(&mut command)?.0)?)
     }
 }
 
 fn compare(measures: &[Measure]) -> Vec<Comparison> {
-    let median = |name: &str| {
-        let found = measures.iter().find(|measure| measure.name == name);
-        found.map_or(f64::NAN, |measure| measure.median)
-    };
-    let ratio = |fast: &str| median("original") / median(fast);
+    let ratio = |fast: &str| median(measures, "original") / median(measures, fast);
     vec![
         Comparison::at_least("1 thread: times faster than the original", ratio("frazil"), GOAL),
         Comparison::at_least("2 threads: times faster than the original", ratio("frazil_2"), GOAL),

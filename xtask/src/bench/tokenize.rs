@@ -13,8 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::machine::{Machine, first_line};
-use super::report::{Comparison, Measure, print};
+use super::report::{Comparison, Measure, Record, median, output};
 use crate::peers::python::{self, Base, Python};
 
 /// English texts of the shared data, beside what is read out of SQuAD.
@@ -58,25 +57,9 @@ impl<'a> Options<'a> {
     }
 }
 
-/// The record that is kept.
 #[derive(Serialize)]
-struct Record<'a> {
-    benchmark: &'static str,
-    time: &'a str,
-    machine: Machine,
-    versions: Versions<'a>,
+struct Subject {
     texts: Texts,
-    rounds: usize,
-    measures: Vec<Measure>,
-    comparisons: Vec<Comparison>,
-}
-
-#[derive(Serialize)]
-struct Versions<'a> {
-    frazil: String,
-    rustc: String,
-    python: &'a str,
-    tokenizers: &'a str,
 }
 
 #[derive(Clone, Copy, Serialize)]
@@ -145,39 +128,15 @@ pub fn run(args: &[&str]) -> Result<()> {
         }
     }
     let comparisons = compare(&measures);
-    print(&measures, &comparisons);
-    let info: Value = serde_json::from_str(&output(bench.python.script(SCRIPT).arg("info"))?)?;
-    let told = |key: &str| info[key].as_str().unwrap_or("unknown");
-    let record = Record {
-        benchmark: "tokenize",
-        time: told("time"),
-        machine: Machine::here(),
-        versions: Versions {
-            frazil: first_line("git", &["describe", "--always", "--dirty"]),
-            rustc: first_line("rustc", &["--version"]),
-            python: told("python"),
-            tokenizers: told("tokenizers"),
-        },
-        texts,
-        rounds: options.rounds,
-        measures: measures.into(),
+    Record::new(
+        "tokenize",
+        &mut bench.python.script(SCRIPT),
+        &["python", "tokenizers"],
+        Subject { texts },
+        measures,
         comparisons,
-    };
-    let Machine { cpu, threads, isa, .. } = &record.machine;
-    println!(
-        "\n{cpu}, {threads} threads, {isa}; tokenizers {}; {:.1} MB of text; median of {} rounds",
-        record.versions.tokenizers,
-        texts.bytes as f64 / 1e6,
-        record.rounds
-    );
-    if options.quick {
-        return Ok(());
-    }
-    let path = crate::root().join(format!("benchmarks/tokenize-{}.json", record.machine.slug()));
-    fs::write(&path, serde_json::to_string_pretty(&record)? + "\n")
-        .with_context(|| format!("writing `{}`", path.display()))?;
-    println!("recorded in `{}`", path.display());
-    Ok(())
+    )?
+    .finish(!options.quick)
 }
 
 const SCRIPT: &str = "bench_tokenize.py";
@@ -218,7 +177,7 @@ impl Bench {
     fn frazil(&self, threads: usize) -> Result<Outcome> {
         let mut command = Command::new(&self.program);
         command.arg(&self.vocabulary).arg(&self.texts).arg(threads.to_string()).arg(REPEATS);
-        Ok(serde_json::from_str(&output(&mut command)?)?)
+        Ok(serde_json::from_str(&output(&mut command)?.0)?)
     }
 
     fn tokenizers(&self, threads: usize, fast: bool) -> Result<Outcome> {
@@ -231,7 +190,7 @@ impl Bench {
             .arg(&self.texts)
             .arg(REPEATS)
             .args(fast.then_some("fast"));
-        Ok(serde_json::from_str(&output(&mut command)?)?)
+        Ok(serde_json::from_str(&output(&mut command)?.0)?)
     }
 }
 
@@ -266,11 +225,7 @@ pub fn english(shared: &Path) -> Result<String> {
 }
 
 fn compare(measures: &[Measure]) -> Vec<Comparison> {
-    let median = |name: &str| {
-        let found = measures.iter().find(|measure| measure.name == name);
-        found.map_or(f64::NAN, |measure| measure.median)
-    };
-    let ratio = |fast: &str, slow: &str| median(fast) / median(slow);
+    let ratio = |fast: &str, slow: &str| median(measures, fast) / median(measures, slow);
     vec![
         Comparison::at_least(
             "1 thread: times faster than `tokenizers`",
@@ -293,14 +248,6 @@ fn compare(measures: &[Measure]) -> Vec<Comparison> {
             4.0,
         ),
     ]
-}
-
-/// What a program printed, if it succeeded.
-pub(super) fn output(command: &mut Command) -> Result<String> {
-    let output = command.output().with_context(|| format!("starting {command:?}"))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    ensure!(output.status.success(), "{command:?} failed: {}", text(&output.stderr));
-    Ok(text(&output.stdout))
 }
 
 #[cfg(test)]
