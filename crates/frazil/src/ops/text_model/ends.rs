@@ -472,7 +472,7 @@ mod tests {
             assert_eq!((all[0], all[1]), (all[3], all[2]), "{head}");
             assert_ne!(all[0], all[1]);
             let error = chosen(&graph, Want::Hidden(vec![-4]), false).unwrap_err().to_string();
-            assert_eq!(error, "there is no layer -4: the model has 3");
+            assert_eq!(error, "there is no layer -4: the model has 3 layers");
         }
     }
 

@@ -265,10 +265,8 @@ mod tests {
         let error = ids(open(text, None, OnBadRow::Stop).unwrap()).unwrap_err();
         let cause = std::error::Error::source(&error).map(ToString::to_string);
         let said = format!("{error} {cause:?}");
-        assert!(
-            said.contains("`questions`") && said.contains("line 2: expected `context`"),
-            "{said}"
-        );
+        let reason = "line 2: expected `question` to be a string, but it is a number";
+        assert!(said.contains("`questions`") && said.contains(reason), "{said}");
         let mut questions = open(text, None, OnBadRow::Skip).unwrap();
         assert_eq!(questions.pull().unwrap().unwrap().qas_id, "line-1");
         assert!(questions.pull().unwrap().is_none());
