@@ -350,7 +350,7 @@ fn a_model_for_something_else_is_refused() {
     assert!(error.to_string().contains("begins and ends; its outputs are `loss/output"), "{error}");
     let error = TextModel::open(fixture.checkpoint(), &Want::Hidden(vec![2]), &options);
     let error = error.err().unwrap().to_string();
-    assert_eq!(error, "there is no layer 2: the model has 2");
+    assert_eq!(error, "there is no layer 2: the model has 2 layers");
     let long = text_model::Options { max_seq_length: Some(129), ..options.clone() };
     let error = TextModel::open(fixture.checkpoint(), &Want::Classes, &long).err().unwrap();
     assert!(error.to_string().contains("at most 128"), "{error}");
