@@ -339,6 +339,15 @@ impl From<frazil_tf::Error> for Error {
     }
 }
 
+impl From<serde_json::Error> for Error {
+    /// Where, and what was met there.
+    fn from(error: serde_json::Error) -> Self {
+        let text = error.to_string();
+        let reason = text.split(" at line ").next().unwrap_or(&text).to_owned();
+        Self::Json { line: error.line(), column: error.column(), reason }
+    }
+}
+
 impl Error {
     /// Says in which file this was met.
     pub fn in_file(self, path: impl AsRef<Path>) -> Self {

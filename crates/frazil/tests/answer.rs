@@ -351,7 +351,7 @@ fn equal(found: &[Question], golden: &Value) -> usize {
     found.iter().filter(|question| golden[&question.qas_id] == question.prediction).count()
 }
 
-/// How many lists of answers are the original's but for rounding.
+/// How many lists of answers pass [`same_list`], which is less than being equal, and of how many.
 fn equal_lists(found: &[Question], golden: &Path) -> (usize, usize) {
     let mut text = String::new();
     flate2::read::GzDecoder::new(fs::File::open(golden).unwrap())

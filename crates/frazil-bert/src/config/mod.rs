@@ -233,12 +233,7 @@ impl<'de> Deserialize<'de> for BertConfig {
 fn object(bytes: &[u8]) -> Result<Map<String, Value>> {
     // Windows editors put a byte order mark there; JSON does not allow it, users do not see it.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    let value: Value = serde_json::from_slice(bytes).map_err(|e| {
-        let text = e.to_string();
-        let reason = text.split(" at line ").next().unwrap_or(&text).to_string();
-        Error::Json { line: e.line(), column: e.column(), reason }
-    })?;
-    match value {
+    match serde_json::from_slice(bytes)? {
         Value::Object(map) => Ok(map),
         Value::Array(_) => Err(Error::NotAnObject { found: "a list" }),
         Value::Null => Err(Error::NotAnObject { found: "null" }),

@@ -7,7 +7,6 @@ use frazil_tensor::safetensors::SafeTensors;
 use frazil_tensor::{DType, Shape, TensorStore, file};
 use serde::Deserialize;
 
-use super::json_error;
 use crate::{Error, Result};
 
 const CONFIG: &str = "config.json";
@@ -59,7 +58,7 @@ impl Dense {
         let path = folder.join(CONFIG);
         let bytes = file::map(&path)?;
         let config: Config =
-            serde_json::from_slice(&bytes).map_err(|e| json_error(&e).in_file(&path))?;
+            serde_json::from_slice(&bytes).map_err(|e| Error::from(e).in_file(&path))?;
         let activation = activation(&config.activation_function).map_err(|e| e.in_file(&path))?;
         let path = folder.join(WEIGHTS);
         if !path.is_file() && folder.join("pytorch_model.bin").is_file() {

@@ -182,7 +182,7 @@ fn modules(folder: &Path) -> Result<Option<Vec<Module>>> {
         return Ok(None);
     }
     let bytes = file::map(&path)?;
-    serde_json::from_slice(&bytes).map(Some).map_err(|e| json_error(&e).in_file(&path))
+    serde_json::from_slice(&bytes).map(Some).map_err(|e| Error::from(e).in_file(&path))
 }
 
 /// The transformer, which comes first, and the others.
@@ -204,14 +204,7 @@ fn read<T: DeserializeOwned + Default>(path: &Path) -> Result<T> {
         return Ok(T::default());
     }
     let bytes = file::map(path)?;
-    serde_json::from_slice(&bytes).map_err(|e| json_error(&e).in_file(path))
-}
-
-fn json_error(error: &serde_json::Error) -> Error {
-    let (line, column) = (error.line(), error.column());
-    let text = error.to_string();
-    let reason = text.split(" at line ").next().unwrap_or(&text).to_owned();
-    Error::Json { line, column, reason }
+    serde_json::from_slice(&bytes).map_err(|e| Error::from(e).in_file(path))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use frazil_tensor::file;
 use serde_json::{Map, Value};
 
-use super::{Dense, json_error};
+use super::Dense;
 use crate::{Error, Result};
 
 /// How the rows of a sequence become one vector. All rows count, `[CLS]` and `[SEP]` too.
@@ -159,7 +159,7 @@ impl Recipe {
 pub(super) fn read(path: &Path) -> Result<Vec<Pooling>> {
     let bytes = file::map(path)?;
     let config: Map<String, Value> =
-        serde_json::from_slice(&bytes).map_err(|e| json_error(&e).in_file(path))?;
+        serde_json::from_slice(&bytes).map_err(|e| Error::from(e).in_file(path))?;
     of_config(&config).map_err(|error| error.in_file(path))
 }
 

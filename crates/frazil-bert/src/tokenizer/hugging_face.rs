@@ -146,7 +146,7 @@ impl<'de> Deserialize<'de> for Pieces {
 impl Tokenizer {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self> {
         let casing = casing_of_tokenizer(bytes)?.ok_or(Error::MissingKey("normalizer"))?;
-        let File { added_tokens, model } = serde_json::from_slice(bytes).map_err(json_error)?;
+        let File { added_tokens, model } = serde_json::from_slice(bytes)?;
         let mut pieces = model.vocab;
         for Added { id, content } in added_tokens {
             if !pieces.add(content, id) {
@@ -177,7 +177,7 @@ impl Tokenizer {
 
 /// Whether the normalizer of a `tokenizer.json` lowers; none where there is no normalizer.
 pub(super) fn casing_of_tokenizer(bytes: &[u8]) -> Result<Option<Casing>> {
-    let Kind { model, normalizer } = serde_json::from_slice(bytes).map_err(json_error)?;
+    let Kind { model, normalizer } = serde_json::from_slice(bytes)?;
     named(model.name, "model.type", "WordPiece", "`WordPiece`")?;
     let Some(normalizer) = normalizer else { return Ok(None) };
     named(normalizer.name, "normalizer.type", "BertNormalizer", "`BertNormalizer`")?;
@@ -190,7 +190,7 @@ pub(super) fn casing_of_tokenizer(bytes: &[u8]) -> Result<Option<Casing>> {
 
 /// What a `tokenizer_config.json` says, if anything.
 pub(super) fn casing_of_config(bytes: &[u8]) -> Result<Option<Casing>> {
-    let config: Config = serde_json::from_slice(bytes).map_err(json_error)?;
+    let config: Config = serde_json::from_slice(bytes)?;
     let Some(lower) = config.do_lower_case else { return Ok(None) };
     always(config.tokenize_chinese_chars, "tokenize_chinese_chars")?;
     always(config.do_basic_tokenize, "do_basic_tokenize")?;
@@ -233,13 +233,6 @@ fn accents(flag: Option<bool>, key: &'static str, lower: bool) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-fn json_error(error: serde_json::Error) -> Error {
-    let (line, column) = (error.line(), error.column());
-    let text = error.to_string();
-    let reason = text.split(" at line ").next().unwrap_or(&text).to_owned();
-    Error::Json { line, column, reason }
 }
 
 #[cfg(test)]
