@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use frazil_tensor::{DType, Tensor};
 
-use crate::op::{Attr, GeluForm, Op};
+use crate::op::{Attr, GeluForm, Op, Steps};
 use crate::{Fact, Facts, Graph, Node, infer};
 
 /// Lines `name = Op{attributes}(inputs) ^control : facts` in topological order, between the
@@ -96,6 +96,14 @@ fn attributes(op: &Op) -> String {
             },
         ],
         Op::PackRows(op) => flags(&[("first", op.first)]),
+        Op::FakeQuantize(steps) => match steps {
+            Steps::Tensor { scale, zero } => {
+                vec![("scale", scale.to_string()), ("zero", zero.to_string())]
+            }
+            Steps::Rows => vec![("", "rows".to_owned())],
+            Steps::Symmetric { scale } => vec![("symmetric", scale.to_string())],
+        },
+        Op::Scaled(op) => vec![("axis", op.axis.to_string())],
         Op::Foreign(op) => {
             return show_attrs(
                 op.attrs.iter().map(|(name, attr)| (name.as_str(), show_attr(attr))),

@@ -136,6 +136,12 @@ pub enum Op {
     /// `w: [k, n]` of `qint8`, `bias: [n]`, least and most of x's range, least and most of w's.
     /// Outputs: 32-bit steps `[m, n]`, and the ends of their range.
     QuantizedLinear,
+    /// Numbers on the steps of bytes: `(clamp(round(x / scale) + zero) - zero) * scale`, halves to
+    /// even. What is computed from them can be computed from the bytes. Inputs: x.
+    FakeQuantize(Steps),
+    /// Signed bytes as numbers: `x * scale`, with the scale of x's place on an axis. Inputs: x
+    /// (`int8`), scales `[extent of the axis]`, or `[1]` for one that all share.
+    Scaled(Scaled),
     /// Anything else that the source has.
     Foreign(Foreign),
 }
@@ -406,6 +412,33 @@ pub struct Quantize {
     pub to: DType,
 }
 
+/// The bytes of [`Op::FakeQuantize`], and what they stand for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Steps {
+    /// Unsigned bytes 0 to 255, with one scale and zero for all.
+    Tensor {
+        /// What a step of one stands for.
+        scale: f32,
+        /// The byte that stands for 0.
+        zero: u8,
+    },
+    /// Unsigned bytes 0 to 255; each row (along the last axis) has a scale and a zero that follow
+    /// from its least and its largest number, and 0.
+    Rows,
+    /// Signed bytes -127 to 127, with one scale for all; 0 stands for 0.
+    Symmetric {
+        /// What a step of one stands for.
+        scale: f32,
+    },
+}
+
+/// See [`Op::Scaled`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scaled {
+    /// The axis along which scales differ.
+    pub axis: i64,
+}
+
 /// See [`Op::Foreign`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Foreign {
@@ -483,6 +516,7 @@ impl Op {
             | Op::Squeeze(_)
             | Op::Unpack(_)
             | Op::Gelu(_)
+            | Op::FakeQuantize(_)
             | Op::PackRows(_) => (1, 1),
             Op::Binary(_)
             | Op::Compare(_)
@@ -496,7 +530,8 @@ impl Op {
             | Op::Split(_)
             | Op::Fill
             | Op::Tile
-            | Op::BroadcastTo => (2, 2),
+            | Op::BroadcastTo
+            | Op::Scaled(_) => (2, 2),
             Op::Select
             | Op::SplitV(_)
             | Op::Slice

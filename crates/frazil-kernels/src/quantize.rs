@@ -57,6 +57,11 @@ pub fn quantize(x: f32, scale: f32, zero: u8) -> u8 {
     x.mul_add(1.0 / scale, f32::from(zero)).round_ties_even() as u8
 }
 
+/// `x · (1 / scale)`, rounded to the nearest (halves to even) and held within -127..=127.
+pub fn quantize_symmetric(x: f32, scale: f32) -> i8 {
+    (x * (1.0 / scale)).round_ties_even().clamp(-127.0, 127.0) as i8
+}
+
 /// Rows of numbers to bytes. `x: [rows, x_ld]`, of which the first `columns` count.
 ///
 /// # Panics
@@ -255,5 +260,7 @@ mod tests {
         assert_eq!(quantize(f32::NAN, 1.0, 7), 0);
         assert_eq!((quantize(1e30, 1.0, 7), quantize(-1e30, 1.0, 7)), (255, 0));
         assert_eq!((quantize(0.5, 1.0, 0), quantize(1.5, 1.0, 0)), (0, 2));
+        let signed = [0.5, 1.5, -2.5, 1e30, -1e30, f32::NAN].map(|x| quantize_symmetric(x, 1.0));
+        assert_eq!(signed, [0, 2, -2, 127, -127, 0]);
     }
 }

@@ -3,8 +3,8 @@
 use anyhow::Result;
 use frazil::graph::op::{
     ArgMax, Attention, Binary, Cast, Compare, Gather, Gelu, GeluForm, Input, LayerNorm, Linear,
-    MatMul, OneHot, Pack, PackRows, Quantize, Reduce, ReduceKind, ShapeOp, Split, Squeeze,
-    StridedSlice, Unary, Unpack,
+    MatMul, OneHot, Pack, PackRows, Quantize, Reduce, ReduceKind, Scaled, ShapeOp, Split, Squeeze,
+    Steps, StridedSlice, Unary, Unpack,
 };
 use frazil::graph::{Dim, Graph, Node, Op, Port, Value};
 use frazil::tensor::{DType, Element, Tensor};
@@ -154,6 +154,8 @@ fn operations() -> Vec<Op> {
         Op::Dequantize,
         Op::Requantize(Quantize { to: DType::QI8 }),
         Op::QuantizedLinear,
+        Op::FakeQuantize(Steps::Tensor { scale: 0.5, zero: 128 }),
+        Op::Scaled(Scaled { axis: 1 }),
     ]);
     all
 }
@@ -224,6 +226,11 @@ fn operands(s: &mut Sketch, op: &Op) -> Result<Vec<Value>> {
         Op::Attention(_) => {
             let (q, k) = (s.fed("q", DType::F32, &[2, 4])?, s.fed("k", DType::F32, &[2, 4])?);
             vec![q, k, s.fed("v", DType::F32, &[2, 4])?, s.fed("mask", DType::I32, &[1, 2])?]
+        }
+        Op::FakeQuantize(_) => vec![x(s)?],
+        Op::Scaled(_) => {
+            let bytes = s.constant("bytes", &[2, 4], &[1i8; 8])?;
+            vec![bytes, s.constant("scales", &[4], &[1f32; 4])?]
         }
         Op::PackRows(_) => vec![s.fed("mask", DType::I32, &[1, 2])?],
         Op::UnpackRows => {

@@ -214,6 +214,8 @@ impl Builder<'_> {
             | Op::Dequantize
             | Op::Requantize(_)
             | Op::QuantizedLinear
+            | Op::FakeQuantize(_)
+            | Op::Scaled(_)
             | Op::Foreign(_) => refuse(format!("{TARGET} has no such operation")),
         }
     }

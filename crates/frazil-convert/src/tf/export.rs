@@ -447,6 +447,8 @@ impl Writer<'_> {
             | Op::Attention(_)
             | Op::PackRows(_)
             | Op::UnpackRows
+            | Op::FakeQuantize(_)
+            | Op::Scaled(_)
             | Op::Foreign(_) => {
                 let (node, op) = (node.name.clone(), op.to_string());
                 return Err(Error::NoEquivalent { node, op, target: TARGET });

@@ -4,7 +4,7 @@ use frazil_tensor::DType;
 
 use super::{Inference, Problem, Ruled, axis_index, problem};
 use crate::dim::show;
-use crate::op::{Attention, Binary, Compare, MatMul, Reduce, ReduceKind, Unary};
+use crate::op::{Attention, Binary, Compare, MatMul, Reduce, ReduceKind, Steps, Unary};
 use crate::{Dim, Fact};
 
 pub(super) fn unary(kind: Unary, x: Fact) -> Ruled {
@@ -332,6 +332,48 @@ pub(super) fn quantized_linear(inputs: &[Fact]) -> Ruled {
     let product = linear(false, &untyped)?.swap_remove(0);
     let end = Fact::tensor(Some(DType::F32), Vec::new());
     Ok(vec![Fact { dtype: Some(DType::QI32), ..product }, end.clone(), end])
+}
+
+/// Numbers stay numbers.
+pub(super) fn fake_quantize(steps: &Steps, x: Fact) -> Ruled {
+    if let Steps::Tensor { scale, .. } | Steps::Symmetric { scale } = steps
+        && !(scale.is_normal() && *scale > 0.0)
+    {
+        return problem(format!("a step stands for {scale}, which is no positive number"));
+    }
+    match x.dtype {
+        Some(found) if found != DType::F32 => {
+            problem(format!("{found} where {} is expected", DType::F32))
+        }
+        _ => Ok(vec![Fact { elements: None, ..x }]),
+    }
+}
+
+/// x, and the scales `[extent of the axis]` or `[1]`.
+pub(super) fn scaled(axis: i64, inputs: &[Fact]) -> Ruled {
+    for (fact, wanted) in inputs.iter().zip([DType::I8, DType::F32]) {
+        if let Some(found) = fact.dtype.filter(|&found| found != wanted) {
+            return problem(format!("{found} where {wanted} is expected"));
+        }
+    }
+    let (x, scales) = (&inputs[0], &inputs[1]);
+    if let Some(dims) = &x.dims {
+        let extent = &dims[axis_index(axis, dims.len())?];
+        let fits = match scales.dims.as_deref() {
+            Some([count]) => count.is(1) || agree(count, extent).is_ok(),
+            Some(_) => false,
+            None => true,
+        };
+        if !fits {
+            let scales = scales.dims.as_deref().unwrap_or_default();
+            return problem(format!(
+                "scales {} do not fit axis {axis} of {}",
+                show(scales),
+                show(dims)
+            ));
+        }
+    }
+    Ok(vec![Fact { dtype: Some(DType::F32), dims: x.dims.clone(), elements: None }])
 }
 
 pub(super) fn embed(inputs: &[Fact]) -> Ruled {

@@ -147,6 +147,8 @@ impl Inference {
                 Ok(vec![Fact { dtype: Some(DType::F32), dims: x.dims, elements: None }])
             }
             Op::QuantizedLinear => compute::quantized_linear(&inputs),
+            Op::FakeQuantize(steps) => compute::fake_quantize(steps, x),
+            Op::Scaled(op) => compute::scaled(op.axis, &inputs),
             Op::Foreign(op) => Ok(op.outputs.iter().map(declared).collect()),
         }
     }

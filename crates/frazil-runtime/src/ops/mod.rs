@@ -93,6 +93,8 @@ fn dispatch(call: &Call<'_>) -> Result<Vec<Tensor>> {
         Op::Dequantize => quantized::dequantize(call)?,
         Op::Requantize(op) => return quantized::requantize(call, op.to),
         Op::QuantizedLinear => return quantized::linear(call),
+        Op::FakeQuantize(steps) => quantized::fake_quantize(call, *steps)?,
+        Op::Scaled(op) => quantized::scaled(call, op.axis)?,
         Op::Foreign(_) => return Err(call.fail("frazil cannot run it")),
     };
     Ok(vec![one])

@@ -1,5 +1,7 @@
 //! Numbers as steps of a range.
 
+use frazil_graph::op::Steps;
+use frazil_kernels::quantize;
 use frazil_kernels::quantized::{self as kernel, Range};
 use frazil_tensor::{DType, Element, Tensor};
 
@@ -68,6 +70,62 @@ pub fn linear(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let product = call.make::<i32>([m, n], |out| kernel::quantized_linear(&operands, out))?;
     let product = retyped(call, DType::QI32, &product)?;
     with_ends(call, product, Range::of_product(range_a, range_w))
+}
+
+/// x, each number on the step that its byte stands for.
+pub fn fake_quantize(call: &Call<'_>, steps: Steps) -> Result<Tensor> {
+    let x = call.values::<f32>(0)?;
+    let shape = call.x().shape().clone();
+    if let Steps::Tensor { scale, .. } | Steps::Symmetric { scale } = steps
+        && !(scale.is_normal() && scale > 0.0)
+    {
+        return Err(call.fail(format!("a step stands for {scale}, which is no positive number")));
+    }
+    let unsigned = |x: &[f32], out: &mut [f32], scale: f32, zero: u8| {
+        for (out, &x) in out.iter_mut().zip(x) {
+            let q = quantize::quantize(x, scale, zero);
+            *out = (f32::from(q) - f32::from(zero)) * scale;
+        }
+    };
+    // A scalar is a row of one number.
+    let row = shape.last().copied().unwrap_or(1).max(1);
+    call.make(shape, |out| match steps {
+        Steps::Tensor { scale, zero } => unsigned(&x, out, scale, zero),
+        Steps::Rows => {
+            for (x, out) in x.chunks(row).zip(out.chunks_mut(row)) {
+                let least = x.iter().copied().fold(0.0, f32::min);
+                let most = x.iter().copied().fold(0.0, f32::max);
+                let (scale, zero) = quantize::range(least, most, u8::MAX);
+                unsigned(x, out, scale, zero);
+            }
+        }
+        Steps::Symmetric { scale } => {
+            for (out, &x) in out.iter_mut().zip(x.iter()) {
+                *out = f32::from(quantize::quantize_symmetric(x, scale)) * scale;
+            }
+        }
+    })
+}
+
+/// Bytes, each times the scale of its place on the axis.
+pub fn scaled(call: &Call<'_>, axis: i64) -> Result<Tensor> {
+    let shape = call.x().shape().clone();
+    let axis = call.axis(axis, shape.len())?;
+    let (x, scales) = (call.values::<i8>(0)?, call.values::<f32>(1)?);
+    let fits = call.inputs[1].shape().len() == 1 && [1, shape[axis]].contains(&scales.len());
+    if !fits {
+        let scales = call.inputs[1].shape();
+        return Err(call.fail(format!("scales {scales} do not fit axis {axis} of {shape}")));
+    }
+    let places = shape[axis];
+    // Elements that lie between two places of the axis.
+    let stride: usize = shape[axis + 1..].iter().product();
+    call.make(shape, |out| {
+        for (i, (out, &x)) in out.iter_mut().zip(x.iter()).enumerate() {
+            let place = if scales.len() == 1 { 0 } else { i / stride % places };
+            *out = f32::from(x) * scales[place];
+        }
+    })
 }
 
 /// The range whose ends are inputs `i` and `i + 1`.

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use frazil_graph::op::{
     ArgMax, Attention, Binary, Cast, Compare, Gather, Gelu, GeluForm, LayerNorm, Linear, MatMul,
-    OneHot, Pack, Reduce, ReduceKind, ShapeOp, Split, Squeeze, StridedSlice, Unary, Unpack,
+    OneHot, Pack, Reduce, ReduceKind, Scaled, ShapeOp, Split, Squeeze, Steps, StridedSlice, Unary,
+    Unpack,
 };
 use frazil_graph::{Graph, Node, Op, Value};
 use frazil_tensor::{DType, Element, Shape, Tensor};
@@ -301,6 +302,36 @@ fn fused() {
     close(&mixed, [2, 2], &[2.0, 3.0, 2.0, 3.0]);
     let mixed = one(attention, &[rows.clone(), rows.clone(), rows, tensor([1, 2], [0, 1])]);
     close(&mixed, [2, 2], &[3.0, 4.0, 3.0, 4.0]);
+}
+
+#[test]
+fn numbers_on_the_steps_of_bytes() {
+    let x = floats([2, 3], [0.26, -1.0, 9e9, 0.25, f32::NAN, 0.75]);
+    let steps = |steps| one(Op::FakeQuantize(steps), std::slice::from_ref(&x));
+    // Halves of a step go to the even one, also below zero.
+    let fixed = steps(Steps::Tensor { scale: 0.5, zero: 1 });
+    close(&fixed, [2, 3], &[0.5, -0.5, 127.0, 0.5, -0.5, 0.5]);
+    let signed = steps(Steps::Symmetric { scale: 0.5 });
+    close(&signed, [2, 3], &[0.5, -1.0, 63.5, 0.0, 0.0, 1.0]);
+    // Each row has its own: the second reaches from 0 to 0.75, the first is all but swallowed.
+    let rows = steps(Steps::Rows).values::<f32>().unwrap().into_owned();
+    assert_eq!(rows[..2], [0.0, 0.0]);
+    assert!((rows[2] - 9e9).abs() < 1e4 && (rows[3] - 0.25).abs() < 1e-6 && rows[5] == 0.75);
+    let wrong = message(Op::FakeQuantize(Steps::Symmetric { scale: 0.0 }), &[x]);
+    assert_eq!(wrong, "`node` (FakeQuantize): a step stands for 0, which is no positive number");
+}
+
+#[test]
+fn signed_bytes_times_scales() {
+    let x = tensor([2, 3], [-127i8, 0, 1, 2, 3, 127]);
+    let scaled = |axis, scales: &[f32]| {
+        one(Op::Scaled(Scaled { axis }), &[x.clone(), floats([scales.len()], scales)])
+    };
+    close(&scaled(0, &[1.0, 0.5]), [2, 3], &[-127.0, 0.0, 1.0, 1.0, 1.5, 63.5]);
+    close(&scaled(-1, &[1.0, 0.5, 2.0]), [2, 3], &[-127.0, 0.0, 2.0, 2.0, 1.5, 254.0]);
+    close(&scaled(1, &[2.0]), [2, 3], &[-254.0, 0.0, 2.0, 4.0, 6.0, 254.0]);
+    let wrong = message(Op::Scaled(Scaled { axis: 0 }), &[x, floats([3], [1.0; 3])]);
+    assert_eq!(wrong, "`node` (Scaled): scales [3] do not fit axis 0 of [2, 3]");
 }
 
 #[test]

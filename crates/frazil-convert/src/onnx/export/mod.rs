@@ -316,6 +316,7 @@ fn emit(b: &mut Builder<'_>, id: NodeId) -> Result<(), Refusal> {
         op @ (Op::Quantize(_) | Op::Dequantize | Op::Requantize(_) | Op::QuantizedLinear) => {
             compute::refused(op)
         }
+        op @ (Op::FakeQuantize(_) | Op::Scaled(_)) => compute::refused(op),
     }
 }
 

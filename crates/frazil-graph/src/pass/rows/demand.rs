@@ -299,6 +299,7 @@ impl<'a> Demand<'a> {
             | Op::Unary(_)
             | Op::Cast(_)
             | Op::Linear(_)
+            | Op::FakeQuantize(_)
             | Op::BiasAdd
             | Op::MatMul(_) => (rows == [0]).then_some(rows),
             Op::Binary(_) | Op::AddN => {

@@ -48,7 +48,9 @@ pub(super) fn counts_on_padding(
             Op::Slice | Op::StridedSlice(_) | Op::Gather(_) => continue,
             Op::Binary(Binary::Mul) if of_mask => continue,
             Op::Binary(Binary::Add | Binary::Sub) if of_mask => true,
-            Op::Unary(_) | Op::Cast(_) | Op::Reshape | Op::Softmax => reads[0].hidden,
+            Op::Unary(_) | Op::Cast(_) | Op::Reshape | Op::Softmax | Op::FakeQuantize(_) => {
+                reads[0].hidden
+            }
             _ => false,
         };
         let over = |i: usize, axes: Option<&[i64]>| {

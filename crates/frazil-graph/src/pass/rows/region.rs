@@ -89,6 +89,7 @@ impl Region {
             | Op::Unary(_)
             | Op::Cast(_)
             | Op::Linear(_)
+            | Op::FakeQuantize(_)
             | Op::BiasAdd => x.filter(|_| others_plain()),
             Op::MatMul(op) => {
                 let matrix = facts[node.inputs[1]].rank() == Some(2);

@@ -207,6 +207,20 @@ impl Prover<'_> {
         Ok(x)
     }
 
+    /// Bytes with a scale for each place of an axis, or one for all.
+    pub(super) fn scaled(&mut self, axis: i64) -> Result<Vec<Axis>, String> {
+        let inputs = self.graph.node(self.node).inputs.as_slice();
+        let (mut x, scales) = (self.data(inputs[0])?, self.data(inputs[1])?);
+        let place = index(axis, x.len())?;
+        let [scales] = scales.as_slice() else { return Err("the scales are no list".to_owned()) };
+        let because = self.because("a scale for each place of the axis");
+        let Some(fit) = self.ledger.broadcast(&x[place], scales, &because) else {
+            return Err("the scales do not fit their axis for every size".to_owned());
+        };
+        x[place] = fit;
+        Ok(x)
+    }
+
     pub(super) fn embed(&mut self) -> Result<Vec<Axis>, String> {
         let inputs = self.graph.node(self.node).inputs.as_slice();
         let (mut ids, segments) = (self.data(inputs[0])?, self.data(inputs[1])?);

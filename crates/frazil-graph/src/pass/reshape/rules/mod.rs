@@ -97,7 +97,8 @@ impl Prover<'_> {
         let one = |axes: Vec<Axis>| Ok(vec![axes]);
         match &node.op {
             Op::ReadVariable(_) | Op::Unary(_) | Op::Cast(_) => one(self.pass(inputs[0])?),
-            Op::Gelu(_) => one(self.data(inputs[0])?),
+            Op::Gelu(_) | Op::FakeQuantize(_) => one(self.data(inputs[0])?),
+            Op::Scaled(op) => one(self.scaled(op.axis)?),
             Op::Binary(_) | Op::Compare(_) | Op::AddN | Op::Select => one(self.elementwise()?),
             Op::BiasAdd => one(self.bias_add()?),
             Op::MatMul(op) => one(self.matmul(*op)?),
