@@ -169,6 +169,24 @@ pub enum Error {
         #[source]
         source: StoreError,
     },
+    /// Scales for something that is no site of quantizing.
+    #[error("{}", no_site(name, wanted, *known))]
+    NoSite {
+        /// The name.
+        name: String,
+        /// What it should be.
+        wanted: &'static str,
+        /// Whether the graph has a node of that name.
+        known: bool,
+    },
+    /// Scales that do not go with their site.
+    #[error("`{name}` cannot be quantized: {reason}")]
+    Grid {
+        /// The site.
+        name: String,
+        /// Why not.
+        reason: String,
+    },
     /// A constant whose bytes do not go with what is asked of them.
     #[error("constant `{name}` cannot be used")]
     Tensor {
@@ -178,6 +196,13 @@ pub enum Error {
         #[source]
         source: frazil_tensor::Error,
     },
+}
+
+fn no_site(name: &str, wanted: &str, known: bool) -> String {
+    match known {
+        true => format!("`{name}` is no {wanted}"),
+        false => format!("there is no {wanted} `{name}` in the graph"),
+    }
 }
 
 fn arity(least: usize, most: usize) -> String {

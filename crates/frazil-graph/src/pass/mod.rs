@@ -9,6 +9,7 @@ mod fold;
 mod freeze;
 mod fuse;
 mod lower;
+pub mod quantize;
 mod reshape;
 mod rows;
 mod sweep;
@@ -19,6 +20,7 @@ pub use fold::fold;
 pub use freeze::freeze;
 pub use fuse::{Fusions, fuse};
 pub use lower::lower;
+pub use quantize::quantize;
 pub use reshape::{Reshape, Size, reshape, set_shapes};
 pub use rows::{demand_rows, pack_rows};
 

@@ -118,7 +118,7 @@ pub fn any(name: &'static str) -> Pattern {
     Pattern::new(Kind::Any(name))
 }
 
-/// A constant of any shape, or a variable.
+/// A constant of any shape, or a variable; or either in bytes ([`Op::Scaled`]).
 pub fn weight(name: &'static str) -> Pattern {
     Pattern::new(Kind::Weight(name))
 }

@@ -113,6 +113,15 @@ pub fn source(graph: &Graph, mut value: Value) -> Value {
     value
 }
 
+/// A constant, a variable, or the numbers that bytes of such stand for.
+fn is_weight(graph: &Graph, value: Value) -> bool {
+    let stored = |value: Value| matches!(graph.op(value), Op::Const(_) | Op::Variable(_));
+    match graph.op(value) {
+        Op::Scaled(_) => graph.node(value.node).inputs.iter().all(|&input| stored(input)),
+        _ => stored(value),
+    }
+}
+
 /// A list of goals on the call stack.
 #[derive(Clone, Copy)]
 struct Goals<'a> {
@@ -179,7 +188,7 @@ impl<'g> Search<'g> {
         match &*pattern.0 {
             Kind::Any(name) => self.bind(name, value) && self.solve(rest),
             Kind::Weight(name) => {
-                if !matches!(self.graph.op(inner), Op::Const(_) | Op::Variable(_)) {
+                if !is_weight(self.graph, inner) {
                     return self.fail(inner, || format!("a weight (`{name}`)"));
                 }
                 self.bind(name, value) && self.solve(rest)
@@ -254,7 +263,7 @@ impl<'g> Search<'g> {
     fn agrees_on_top(&self, pattern: &Pattern, value: Value) -> bool {
         match &*pattern.0 {
             Kind::Node { want, .. } | Kind::Leaf(want) => want.accepts(self.graph.op(value)),
-            Kind::Weight(_) => matches!(self.graph.op(value), Op::Const(_) | Op::Variable(_)),
+            Kind::Weight(_) => is_weight(self.graph, value),
             Kind::OneOf(patterns) => patterns.iter().any(|p| self.agrees_on_top(p, value)),
             Kind::Bound(_, pattern) | Kind::Key(pattern) => self.agrees_on_top(pattern, value),
             _ => false,
