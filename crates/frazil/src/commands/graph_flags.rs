@@ -9,15 +9,13 @@ use frazil::graph::pass::{Reshape, Size};
 use frazil::ops::cut_spec::{CutSpec, CutTexts};
 use frazil::source::{self, GraphOptions, Outputs};
 
-#[derive(clap::Args)]
-pub struct GraphFlags {
-    /// What the model is for: encoder, pretraining, mlm, nsp, classifier or squad
-    #[arg(long, value_name = "HEAD")]
-    head: Option<Head>,
-    /// The bert_config.json, if it is not beside SRC
+/// Where a model and what belongs to it are found.
+#[derive(clap::Args, Clone)]
+pub struct SourceFlags {
+    /// The bert_config.json or config.json, if it is not beside the model
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The values of a graph's variables, if they are not beside SRC
+    /// The values of a graph's variables, if they are not beside the model
     #[arg(long, value_name = "PREFIX")]
     checkpoint: Option<PathBuf>,
     /// Which of several models in the weights
@@ -29,6 +27,15 @@ pub struct GraphFlags {
     /// Which signature of a SavedModel [default: serving_default]
     #[arg(long, value_name = "KEY")]
     signature: Option<String>,
+}
+
+#[derive(clap::Args)]
+pub struct GraphFlags {
+    /// What the model is for: encoder, pretraining, mlm, nsp, classifier or squad
+    #[arg(long, value_name = "HEAD")]
+    head: Option<Head>,
+    #[command(flatten)]
+    source: SourceFlags,
 }
 
 #[derive(clap::Args)]
@@ -93,19 +100,26 @@ impl CutFlags {
     }
 }
 
-impl GraphFlags {
-    /// How the graph is opened.
+impl SourceFlags {
+    /// How the model is opened, for whatever it is.
     pub fn options(self, source: source::Options, cut: CutSpec) -> GraphOptions {
         GraphOptions {
             source,
             config: self.config,
-            head: self.head,
             scope: self.scope,
             checkpoint: self.checkpoint,
             tags: self.tags,
             signature: self.signature,
             cut,
-            outputs: Outputs::Bert,
+            ..GraphOptions::default()
         }
+    }
+}
+
+impl GraphFlags {
+    /// How the graph is opened.
+    pub fn options(self, source: source::Options, cut: CutSpec) -> GraphOptions {
+        let outputs = Outputs::Bert;
+        GraphOptions { head: self.head, outputs, ..self.source.options(source, cut) }
     }
 }

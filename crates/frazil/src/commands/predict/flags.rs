@@ -7,7 +7,9 @@ use frazil::bert::rows::OnBadRow;
 use frazil::bert::tokenizer::Casing;
 use frazil::ops::cut_spec::{CutSpec, CutTexts};
 use frazil::ops::text_model::Options;
-use frazil::source::{self, GraphOptions};
+use frazil::source;
+
+use crate::commands::graph_flags::SourceFlags;
 
 #[derive(clap::Args)]
 pub struct TextFlags {
@@ -26,21 +28,8 @@ pub struct TextFlags {
     /// Threads [default: FRAZIL_THREADS, or one for each core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// The bert_config.json or config.json, if it is not beside MODEL
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// The values of a graph's variables, if they are not beside MODEL
-    #[arg(long, value_name = "PREFIX")]
-    checkpoint: Option<PathBuf>,
-    /// Which of several models in the weights
-    #[arg(long)]
-    scope: Option<String>,
-    /// Which MetaGraph of a SavedModel [default: serve]
-    #[arg(long, value_name = "TAG,…", value_delimiter = ',')]
-    tags: Vec<String>,
-    /// Which signature of a SavedModel [default: serving_default]
-    #[arg(long, value_name = "KEY")]
-    signature: Option<String>,
+    #[command(flatten)]
+    source: SourceFlags,
     /// Where the model gives what is wanted, if that is not found: `name`, `name:1`
     #[arg(long, value_name = "PLACE,…")]
     output: Option<String>,
@@ -65,18 +54,9 @@ impl TextFlags {
         };
         let cut =
             CutSpec::parse(&CutTexts { output: self.output.as_deref(), ..CutTexts::default() })?;
-        let graph = GraphOptions {
-            source: source::Options { verify_checksums: !self.no_checksum },
-            config: self.config.clone(),
-            scope: self.scope.clone(),
-            checkpoint: self.checkpoint.clone(),
-            tags: self.tags.clone(),
-            signature: self.signature.clone(),
-            cut,
-            ..GraphOptions::default()
-        };
+        let source = source::Options { verify_checksums: !self.no_checksum };
         Ok(Options {
-            graph,
+            graph: self.source.clone().options(source, cut),
             vocabulary: self.vocab.clone(),
             casing,
             max_seq_length: self.max_seq_length,
