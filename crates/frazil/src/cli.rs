@@ -48,6 +48,8 @@ enum Command {
     ExportWeights(commands::export_weights::Args),
     ImportWeights(commands::import_weights::Args),
     Demo(commands::demo::Args),
+    #[command(name = "create_tf_record")]
+    CreateTfRecord(compat::create_tf_record::Args),
     #[command(name = "extract_features")]
     ExtractFeatures(compat::extract_features::Args),
     #[command(name = "freeze_graph")]
@@ -67,8 +69,15 @@ const INTERRUPT_CODE: u8 = 130;
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// The old tools: a link of one of these names to the binary is that tool.
-const TOOLS: [&str; 6] =
-    ["extract_features", "freeze_graph", "mo", "run_classifier", "run_squad", "saved_model_cli"];
+const TOOLS: [&str; 7] = [
+    "create_tf_record",
+    "extract_features",
+    "freeze_graph",
+    "mo",
+    "run_classifier",
+    "run_squad",
+    "saved_model_cli",
+];
 
 /// Runs the program with the process's arguments.
 pub fn main() -> ExitCode {
@@ -129,6 +138,7 @@ pub fn run(
         Command::ExportWeights(args) => commands::export_weights::run(args, out),
         Command::ImportWeights(args) => commands::import_weights::run(args, out),
         Command::Demo(args) => commands::demo::run(args, out),
+        Command::CreateTfRecord(args) => compat::create_tf_record::run(args, out),
         Command::ExtractFeatures(args) => compat::extract_features::run(args, out),
         Command::FreezeGraph(args) => compat::freeze_graph::run(args, out),
         Command::Mo(args) => compat::mo::run(args, out),

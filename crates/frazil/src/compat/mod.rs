@@ -3,6 +3,7 @@
 
 pub mod absl;
 pub mod casing;
+pub mod create_tf_record;
 pub mod extract_features;
 pub mod freeze_graph;
 pub mod mo;

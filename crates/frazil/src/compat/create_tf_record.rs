@@ -1,0 +1,60 @@
+//! `create_tf_record.py` of the int8 examples for BERT on SQuAD: a data set to the records that
+//! their graph reads. Windows are the original's own: 384 pieces, 128 apart, questions of up to
+//! 64, in lower case.
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use frazil::bert::squad::{
+    FeatureOptions, ReadOptions, build_features, read_examples, write_records,
+};
+use frazil::bert::tokenizer::{Casing, Tokenizer, Vocabulary};
+
+use super::absl::{Flag, Program};
+use crate::cli::Outcome;
+
+/// SQuAD's windows as TFRecords, with the flags of create_tf_record.py
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
+pub struct Args {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+const PROGRAM: Program = Program {
+    name: "create_tf_record",
+    about: "The windows of a SQuAD data set as TFRecords.",
+    flags: &[
+        Flag::text("vocab_file", None, "the vocabulary that the model was trained with").required(),
+        Flag::text("predict_file", None, "the questions: dev-v1.1.json").required(),
+        Flag::text("output_file", None, "the records: eval.tf_record").required(),
+    ],
+};
+
+/// Runs the command.
+#[allow(clippy::print_stderr, reason = "talk")]
+pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    let values = match PROGRAM.start(&args.arguments, out)? {
+        Ok(values) => values,
+        Err(outcome) => return Ok(outcome),
+    };
+    let path = |name: &str| {
+        values.path(name).ok_or_else(|| frazil::Error::Usage {
+            what: format!("`--{name}` must not be empty"),
+            hint: "name a file".into(),
+        })
+    };
+    let (vocabulary, output) = (path("vocab_file")?, path("output_file")?);
+    let vocabulary = Vocabulary::open(vocabulary)?;
+    let tokenizer = Tokenizer::new(vocabulary.into(), Casing::Lower)?;
+    let examples = read_examples(path("predict_file")?, ReadOptions::default())?.items;
+    let features = build_features(&examples, &tokenizer, FeatureOptions::default())?;
+    write_records(&output, &features)?;
+    eprintln!(
+        "{} questions in {} windows are in `{}`",
+        examples.len(),
+        features.len(),
+        output.display()
+    );
+    Ok(Outcome::Done)
+}
