@@ -164,24 +164,30 @@ impl Reference {
     pub fn score(&self, predictions: &HashMap<String, String>) -> Score {
         let (mut exact, mut f1) = (0_usize, 0.0);
         let mut missing = Vec::new();
-        for (id, answers) in &self.questions {
-            let Some(prediction) = predictions.get(id) else {
-                missing.push(id.clone());
+        for (id, score) in self.each(predictions, Version::V1) {
+            let Some((same, best)) = score else {
+                missing.push(id.to_owned());
                 continue;
             };
-            let prediction = Words::of(prediction);
-            let answers = answers.iter().map(|answer| Words::of(answer));
-            let (mut same, mut best) = (false, 0.0_f64);
-            for answer in answers {
-                same |= prediction.text == answer.text;
-                best = best.max(prediction.f1(&answer, 0.0));
-            }
             exact += usize::from(same);
             f1 += best;
         }
         let total = self.questions.len();
         let percent = |sum: f64| 100.0 * sum / total as f64;
         Score { exact_match: percent(exact as f64), f1: percent(f1), total, missing }
+    }
+
+    /// Each question's id, and of its prediction, if it has one, whether it is one of the answers,
+    /// and the F1 with the most similar one, from 0 to 1.
+    pub fn each<'a>(
+        &'a self,
+        predictions: &'a HashMap<String, String>,
+        version: Version,
+    ) -> impl Iterator<Item = (&'a str, Option<(bool, f64)>)> {
+        self.questions.iter().map(move |(id, answers)| {
+            let prediction = predictions.get(id);
+            (id.as_str(), prediction.map(|prediction| compare(prediction, answers, version)))
+        })
     }
 
     /// The scores of version 2.0. With null odds, answers with odds above `threshold` count as
@@ -213,19 +219,9 @@ impl Reference {
                 continue;
             };
             let answered = !prediction.is_empty();
-            let prediction = Words::of(prediction);
-            let mut answers: Vec<Words> = answers.iter().map(|answer| Words::of(answer)).collect();
-            answers.retain(|answer| !answer.text.is_empty());
-            if answers.is_empty() {
-                answers.push(Words::of(""));
-            }
-            let mut score = Scored { id, has_answer, answered, exact: 0.0, f1: 0.0 };
-            for answer in &answers {
-                let same = f64::from(u8::from(prediction.text == answer.text));
-                score.exact = score.exact.max(same);
-                score.f1 = score.f1.max(prediction.f1(answer, same));
-            }
-            scored.push(score);
+            let (same, f1) = compare(prediction, answers, Version::V2);
+            let exact = f64::from(u8::from(same));
+            scored.push(Scored { id, has_answer, answered, exact, f1 });
         }
         if scored.is_empty() {
             return Err(Error::NoUsableRow { skipped: missing.len() });
@@ -252,6 +248,27 @@ impl Reference {
             missing,
         })
     }
+}
+
+/// Whether a prediction is one of the answers, and the F1 with the most similar one.
+fn compare(prediction: &str, answers: &[String], version: Version) -> (bool, f64) {
+    let prediction = Words::of(prediction);
+    let mut answers: Vec<Words> = answers.iter().map(|answer| Words::of(answer)).collect();
+    if version == Version::V2 {
+        answers.retain(|answer| !answer.text.is_empty());
+        if answers.is_empty() {
+            answers.push(Words::of(""));
+        }
+    }
+    let (mut exact, mut best) = (false, 0.0_f64);
+    for answer in &answers {
+        let same = prediction.text == answer.text;
+        exact |= same;
+        // Two texts without words are alike in version 2.0, and have nothing in common in 1.1.
+        let empty = f64::from(u8::from(same && version == Version::V2));
+        best = best.max(prediction.f1(answer, empty));
+    }
+    (exact, best)
 }
 
 /// A question's scores.

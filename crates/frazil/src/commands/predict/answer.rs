@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use frazil::bert::squad::{PredictOptions, Predictions, Question};
 use frazil::ops::predict::answer::{Answerer, Format, Options, Questions, Report};
+use frazil::ops::text_model;
 use serde::Serialize;
 
 use super::flags::TextFlags;
@@ -38,7 +39,8 @@ pub struct Args {
     /// How FILE is laid out [default: told by its first line]
     #[arg(long, value_name = "squad|jsonl", value_parser = format, conflicts_with = "question")]
     format: Option<Format>,
-    /// Write predictions.json, nbest_predictions.json and null_odds.json here, as run_squad.py does
+    /// Write predictions.json, nbest_predictions.json and null_odds.json here, as run_squad.py does:
+    /// with padding, which takes longer and can be seen at the ends of n-best lists
     #[arg(long, value_name = "FOLDER", alias = "output_dir")]
     output_dir: Option<PathBuf>,
     /// Where answers go [default: stdout]
@@ -123,7 +125,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
         null_score_diff_threshold: args.null_threshold,
     };
     let options = Options {
-        model: args.text.options()?,
+        model: text_model::Options { padded: args.output_dir.is_some(), ..args.text.options()? },
         doc_stride: Some(args.doc_stride),
         max_query_length: Some(args.max_query_length),
         predict,

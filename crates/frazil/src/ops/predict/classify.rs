@@ -121,8 +121,14 @@ struct Compared {
 impl Classifier {
     /// Opens the model.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
+        let model = TextModel::open(&path, &Want::Classes, &options.model)?;
+        Self::new(path, model, options)
+    }
+
+    /// The same with a model that is open already, for [`Want::Classes`]; `path` is what it is
+    /// called.
+    pub fn new(path: impl AsRef<Path>, model: TextModel, options: &Options) -> Result<Self> {
         let path = path.as_ref();
-        let model = TextModel::open(path, &Want::Classes, &options.model)?;
         let mut notes = model.notes().to_vec();
         let width = model.widths().first().copied().flatten();
         let classes = classes(width, options, model.labels(), &mut notes)?;

@@ -2,7 +2,8 @@
 //!
 //! An engine that drops padding takes sequences as they come; one that cannot (a graph whose mask
 //! it did not recognise) takes those of like length together, out of a window of them. Results come
-//! in the order of the sequences either way. What lies behind the end of a sequence is cut off.
+//! in the order of the sequences either way. What lies behind the end of a sequence is cut off,
+//! unless padding was asked for.
 
 use frazil_bert::features::Features;
 use frazil_graph::Op;
@@ -10,7 +11,7 @@ use frazil_runtime::{Inputs, Worker};
 use frazil_tensor::{DType, Tensor};
 
 use super::ends::{Fed, Food, Form, Scale};
-use super::{TextModel, Want};
+use super::{About, TextModel, Want};
 use crate::{Error, Result};
 
 /// Sequences among which like ones are looked for, where padding costs.
@@ -86,6 +87,19 @@ struct Extents {
     p: usize,
 }
 
+impl About {
+    /// As many places as a sequence takes.
+    fn len<T>(&self, item: &Item<T>) -> usize {
+        if self.padded { item.features.padded_len() } else { item.features.len() }
+    }
+
+    /// What a run of these sequences is fed with.
+    fn feed<T>(&self, items: &[&Item<T>], extents: Extents) -> Result<Inputs> {
+        let tensor = |input: &Fed| Ok((input.name.clone(), tensor(input, items, extents)?));
+        self.ends.inputs.iter().map(tensor).collect()
+    }
+}
+
 impl TextModel {
     /// Pulls sequences, runs the model on many of them at a time, and gives away what it says of
     /// each, in their order.
@@ -106,7 +120,7 @@ impl TextModel {
             let item = item?;
             self.admit(&item)?;
             // Before the one that would be too many.
-            if packed && self.is_full(waiting.iter().chain([&item]).map(|i| i.features.len())) {
+            if packed && self.is_full(waiting.iter().chain([&item]).map(|i| self.about.len(i))) {
                 flush(&mut waiting)?;
             }
             waiting.push(item);
@@ -144,16 +158,16 @@ impl TextModel {
         if b < 2 {
             return false;
         }
-        if let Some(batch) = self.sizes.batch {
+        if let Some(batch) = self.about.sizes.batch {
             return b > batch;
         }
-        let places = b * self.sizes.seq.unwrap_or(longest);
-        let width = match self.ends.form {
-            Form::TokenRows => self.sizes.widths.iter().flatten().copied().max().unwrap_or(1),
+        let places = b * self.about.sizes.seq.unwrap_or(longest);
+        let width = match self.about.ends.form {
+            Form::TokenRows => self.about.sizes.widths.iter().flatten().copied().max().unwrap_or(1),
             _ => 1,
         };
-        rows > self.rows
-            || places > self.rows.saturating_mul(SPARSE)
+        rows > self.about.rows
+            || places > self.about.rows.saturating_mul(SPARSE)
             || places.saturating_mul(width) > NUMBERS
     }
 
@@ -169,13 +183,13 @@ impl TextModel {
             return if all.is_empty() { Ok(Vec::new()) } else { self.batch(worker, &all) };
         }
         let mut order: Vec<usize> = (0..waiting.len()).collect();
-        order.sort_by_key(|&i| waiting[i].features.len());
+        order.sort_by_key(|&i| self.about.len(&waiting[i]));
         let mut said = vec![Said::default(); waiting.len()];
         let mut rest = &order[..];
         while !rest.is_empty() {
             // All are computed as long as the longest, which is the last.
             let fits = |count: &usize| {
-                let longest = waiting[rest[count - 1]].features.len();
+                let longest = self.about.len(&waiting[rest[count - 1]]);
                 !self.is_full(std::iter::repeat_n(longest, *count))
             };
             let count = (1..=rest.len()).take_while(fits).last().unwrap_or(1);
@@ -191,22 +205,19 @@ impl TextModel {
 
     /// One run.
     fn batch<T>(&self, worker: &mut Worker, items: &[&Item<T>]) -> Result<Vec<Said>> {
-        let longest = items.iter().map(|item| item.features.len()).max().unwrap_or(0);
+        let longest = items.iter().map(|item| self.about.len(item)).max().unwrap_or(0);
         let asked = items.iter().map(|item| item.positions.len()).max().unwrap_or(0);
-        let b = self.sizes.batch.unwrap_or(items.len());
-        let extents = Extents { b, s: self.sizes.seq.unwrap_or(longest), p: asked.max(1) };
-        let mut inputs = Inputs::new();
-        for input in &self.ends.inputs {
-            inputs.insert(input.name.clone(), tensor(input, items, extents)?);
-        }
+        let b = self.about.sizes.batch.unwrap_or(items.len());
+        let extents = Extents { b, s: self.about.sizes.seq.unwrap_or(longest), p: asked.max(1) };
+        let inputs = self.about.feed(items, extents)?;
         let outputs = worker.run(&inputs)?;
         let mut said = vec![Said::default(); items.len()];
         // Outputs that no fast step made.
-        let whole = match (0..self.ends.outputs).all(|at| outputs.rows(at).is_some()) {
+        let whole = match (0..self.about.ends.outputs).all(|at| outputs.rows(at).is_some()) {
             true => Vec::new(),
             false => outputs.tensors()?,
         };
-        for at in 0..self.ends.outputs {
+        for at in 0..self.about.ends.outputs {
             let values;
             let given = match outputs.rows(at) {
                 Some(rows) => Given {
@@ -236,7 +247,7 @@ impl TextModel {
         Extents { b, s, p }: Extents,
         said: &mut [Said],
     ) -> Result<()> {
-        let (rows, width) = match self.ends.form {
+        let (rows, width) = match self.about.ends.form {
             Form::Sequence => (b, given.width),
             Form::Tokens => (b, s),
             Form::TokenRows => (b * s, given.width),
@@ -255,7 +266,7 @@ impl TextModel {
             });
         }
         for (i, (item, said)) in items.iter().zip(said).enumerate() {
-            let len = item.features.len();
+            let len = self.about.len(item);
             let joined = |rows: &mut dyn Iterator<Item = usize>| {
                 let mut values = Vec::new();
                 let count = rows.map(|row| values.extend_from_slice(given.row(row))).count();
@@ -266,10 +277,10 @@ impl TextModel {
                 Output { values, dims: vec![len] }
             };
             let positions = item.positions.iter().map(|&at| at as usize);
-            match self.ends.form {
+            match self.about.ends.form {
                 Form::Sequence => said.outputs.push(line(i, given.width)),
                 Form::Tokens => said.outputs.push(line(i, len)),
-                Form::TokenRows if self.ends.want == Want::Words => {
+                Form::TokenRows if self.about.ends.want == Want::Words => {
                     said.outputs.push(joined(&mut positions.map(|at| i * s + at)));
                 }
                 Form::TokenRows => said.outputs.push(joined(&mut (i * s..i * s + len))),
@@ -291,9 +302,9 @@ impl TextModel {
 
     /// Logits for classes, log probabilities for words and the next sentence.
     fn rescale(&self, output: &mut Output) {
-        let logs = matches!(self.ends.want, Want::Words | Want::NextSentence);
-        match self.ends.scale {
-            Scale::Probabilities if logs || self.ends.want == Want::Classes => {
+        let logs = matches!(self.about.ends.want, Want::Words | Want::NextSentence);
+        match self.about.ends.scale {
+            Scale::Probabilities if logs || self.about.ends.want == Want::Classes => {
                 output.values.iter_mut().for_each(|value| *value = value.ln());
             }
             Scale::Plain if logs => {

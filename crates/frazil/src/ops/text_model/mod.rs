@@ -16,7 +16,8 @@ use frazil_bert::BertConfig;
 use frazil_bert::features::Features;
 use frazil_bert::rows::RowProblem;
 use frazil_bert::tokenizer::{Casing, Tokenizer};
-use frazil_runtime::Engine;
+use frazil_graph::Graph;
+use frazil_runtime::{Engine, EngineOptions};
 
 pub use batch::{Item, Output, Said};
 pub use opened::Sizes;
@@ -48,6 +49,9 @@ pub struct Options {
     pub threads: Option<usize>,
     /// Rows of one run, about.
     pub rows: usize,
+    /// Sequences are filled up to their [`Features::padded_len`], and what the model says of
+    /// padding is given with the rest: for whoever must see what the original saw.
+    pub padded: bool,
 }
 
 impl Default for Options {
@@ -60,11 +64,13 @@ impl Default for Options {
             max_seq_length: None,
             threads: None,
             rows: ROWS,
+            padded: false,
         }
     }
 }
 
-/// What is asked of a model, and what [`Said`] has for each sequence then.
+/// What is asked of a model, and what [`Said`] has for each sequence then; `len` is the length of
+/// the sequence, with padding if that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Want {
     /// The logits of a classifier: `[c]`.
@@ -83,9 +89,20 @@ pub enum Want {
 
 /// A model, its tokenizer and an engine.
 pub struct TextModel {
+    about: Arc<About>,
+    engine: Engine,
+}
+
+/// A model whose graph may be changed before it is run: see [`TextGraph::model`].
+pub struct TextGraph {
+    about: Arc<About>,
+    graph: Graph,
+}
+
+/// What is known of a model that reads text.
+struct About {
     tokenizer: Tokenizer,
     vocabulary: PathBuf,
-    engine: Engine,
     ends: Ends,
     sizes: Sizes,
     located: Option<Located>,
@@ -93,7 +110,44 @@ pub struct TextModel {
     labels: Option<Vec<String>>,
     max_seq_length: usize,
     rows: usize,
+    padded: bool,
+    threads: Option<usize>,
     notes: Vec<String>,
+}
+
+impl About {
+    fn engine_options(&self) -> EngineOptions {
+        EngineOptions { threads: self.threads, packed: !self.padded, ..EngineOptions::default() }
+    }
+}
+
+impl TextGraph {
+    /// Opens the model at `path` for what is wanted of it; a compiled one cannot be changed any more.
+    pub fn open(path: impl AsRef<Path>, want: &Want, options: &Options) -> Result<Self> {
+        opened::open_graph(path.as_ref(), want, options)
+    }
+
+    /// The graph, cut for what is wanted.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// Choices that were made, in words.
+    pub fn notes(&self) -> &[String] {
+        &self.about.notes
+    }
+
+    /// A model that runs another form of the graph, with the same inputs and outputs.
+    pub fn model(&self, graph: Graph) -> Result<TextModel> {
+        let engine = Engine::from_graph(graph, &self.about.engine_options())?;
+        Ok(TextModel { about: Arc::clone(&self.about), engine })
+    }
+
+    /// The model as it is.
+    pub fn into_model(self) -> Result<TextModel> {
+        let engine = Engine::from_graph(self.graph, &self.about.engine_options())?;
+        Ok(TextModel { about: self.about, engine })
+    }
 }
 
 impl TextModel {
@@ -104,47 +158,47 @@ impl TextModel {
 
     /// The tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
-        &self.tokenizer
+        &self.about.tokenizer
     }
 
     /// The file or folder that the tokenizer came from.
     pub fn vocabulary(&self) -> &Path {
-        &self.vocabulary
+        &self.about.vocabulary
     }
 
     /// The most positions that the model has, where that is known.
     pub fn max_positions(&self) -> Option<usize> {
-        self.sizes.positions
+        self.about.sizes.positions
     }
 
     /// The most pieces of a sequence: what was asked for, or what the model has.
     pub fn max_seq_length(&self) -> usize {
-        self.max_seq_length
+        self.about.max_seq_length
     }
 
     /// The names of the classes, where a `config.json` tells them.
     pub fn labels(&self) -> Option<&[String]> {
-        self.labels.as_deref()
+        self.about.labels.as_deref()
     }
 
     /// The configuration, where there is one.
     pub fn config(&self) -> Option<&BertConfig> {
-        self.config.as_ref()
+        self.about.config.as_ref()
     }
 
     /// Where the model came from; none for a compiled one.
     pub fn located(&self) -> Option<&Located> {
-        self.located.as_ref()
+        self.about.located.as_ref()
     }
 
     /// The width of each output's rows, where it is known: the number of classes, `h`, `v`.
     pub fn widths(&self) -> &[Option<usize>] {
-        &self.sizes.widths
+        &self.about.sizes.widths
     }
 
     /// What the graph is made for.
     pub fn sizes(&self) -> &Sizes {
-        &self.sizes
+        &self.about.sizes
     }
 
     /// The engine.
@@ -154,20 +208,21 @@ impl TextModel {
 
     /// Choices that were made, in words.
     pub fn notes(&self) -> &[String] {
-        &self.notes
+        &self.about.notes
     }
 
     /// Whether the model can read a sequence; if not, why. [`TextModel::run`] checks this, too, but
     /// does not know where the sequence came from.
     pub fn check(&self, features: &Features) -> Result<(), RowProblem> {
-        let (found, most) = (features.len(), self.sizes.positions.unwrap_or(usize::MAX));
+        let (found, most) = (features.len(), self.about.sizes.positions.unwrap_or(usize::MAX));
         if found > most {
             return Err(RowProblem::TooLong { found, most });
         }
-        let Some(words) = self.sizes.words else { return Ok(()) };
+        let Some(words) = self.about.sizes.words else { return Ok(()) };
         let outside = |id: &&i32| usize::try_from(**id).map_or(true, |id| id >= words);
         let Some(&id) = features.ids().iter().find(outside) else { return Ok(()) };
-        let piece = u32::try_from(id).ok().and_then(|id| self.tokenizer.vocabulary().token(id));
+        let piece =
+            u32::try_from(id).ok().and_then(|id| self.about.tokenizer.vocabulary().token(id));
         let piece = piece.unwrap_or_default().to_owned();
         Err(RowProblem::OutsideVocabulary { piece, id, words })
     }

@@ -4,13 +4,13 @@
 use std::path::{Path, PathBuf};
 
 use frazil_bert::config::{FromHuggingFace, Labels};
+use frazil_bert::tokenizer::Tokenizer;
 use frazil_bert::{BertConfig, Head};
 use frazil_graph::pass::{self, Fusions, Reshape};
 use frazil_graph::{Graph, Op, infer};
-use frazil_runtime::{Engine, EngineOptions};
 
 use super::ends::{self, Ends};
-use super::{Options, TextModel, Want};
+use super::{About, Options, TextGraph, TextModel, Want};
 use crate::ops::compile::{self, Compiled};
 use crate::ops::role::{self, InputRole, Role};
 use crate::ops::run::dropout_note;
@@ -47,9 +47,9 @@ impl Want {
     }
 }
 
-/// A graph that gives what is wanted and is ready to run.
-struct Ready {
-    engine: Engine,
+/// A graph that gives what is wanted.
+struct Found {
+    graph: Graph,
     ends: Ends,
     sizes: Sizes,
     located: Option<Located>,
@@ -58,30 +58,60 @@ struct Ready {
 }
 
 pub(super) fn open(path: &Path, want: &Want, options: &Options) -> Result<TextModel> {
-    // The vocabulary first: it is small, and the more likely one to be missing.
-    let compiled = compile::is_compiled(path);
-    let located = if compiled { None } else { Some(locate(path, Need::Names)?) };
-    let vocabulary = vocabulary(path, located.as_ref(), options)?;
+    if !compile::is_compiled(path) {
+        return open_graph(path, want, options)?.into_model();
+    }
+    let words = words(path, None, options)?;
+    let (mut compiled, found) = find_compiled(path, want)?;
+    let beside = |name: &str| Some(folder_of(path).join(name)).filter(|path| path.is_file());
+    let (about, graph) = about(words, found, &beside, options)?;
+    compiled.graph = graph;
+    let engine = compiled.engine(&about.engine_options())?;
+    Ok(TextModel { about: about.into(), engine })
+}
+
+pub(super) fn open_graph(path: &Path, want: &Want, options: &Options) -> Result<TextGraph> {
+    if compile::is_compiled(path) {
+        return Err(Error::Usage {
+            what: format!("`{}` is compiled: its weights are packed", path.display()),
+            hint: "give the model that it was compiled from".into(),
+        });
+    }
+    let located = locate(path, Need::Names)?;
+    let words = words(path, Some(&located), options)?;
+    let found = find_source(path, &located, want, options)?;
+    let (about, graph) = about(words, found, &|name| located.beside(&[name]), options)?;
+    Ok(TextGraph { about: about.into(), graph })
+}
+
+/// The vocabulary and its tokenizer. They come first: they are small, and the more likely ones to
+/// be missing.
+fn words(
+    path: &Path,
+    located: Option<&Located>,
+    options: &Options,
+) -> Result<(PathBuf, Tokenizer)> {
+    let vocabulary = vocabulary(path, located, options)?;
     let tokenizer = super::tokenizer(&vocabulary, options)?;
-    let mut ready = match &located {
-        None => open_compiled(path, want, options)?,
-        Some(located) => open_source(path, located, want, options)?,
-    };
-    let beside = |name: &str| match &located {
-        Some(located) => located.beside(&[name]),
-        None => Some(folder_of(path).join(name)).filter(|path| path.is_file()),
-    };
-    let config_file = options.graph.config.clone().or_else(|| beside("config.json"));
-    let labels = config_file.and_then(|path| FromHuggingFace::read(path).ok()?.labels);
-    let labels = match labels {
+    Ok((vocabulary, tokenizer))
+}
+
+/// What is known of a model, and its graph. `beside` finds a file that lies beside it.
+fn about(
+    (vocabulary, tokenizer): (PathBuf, Tokenizer),
+    found: Found,
+    beside: &dyn Fn(&str) -> Option<PathBuf>,
+    options: &Options,
+) -> Result<(About, Graph)> {
+    let Found { graph, ends, mut sizes, located, config, mut notes } = found;
+    let given = || options.graph.config.clone();
+    let labels = given().or_else(|| beside("config.json"));
+    let labels = match labels.and_then(|path| FromHuggingFace::read(path).ok()?.labels) {
         Some(Labels::Names(names)) => Some(names),
         _ => None,
     };
-    if ready.config.is_none() {
-        let file = options.graph.config.clone().or_else(|| beside("bert_config.json"));
-        ready.config = file.and_then(|path| BertConfig::read(path).ok());
-    }
-    let Ready { engine, ends, mut sizes, located, config, mut notes } = ready;
+    let read = || BertConfig::read(given().or_else(|| beside("bert_config.json"))?).ok();
+    let config = config.or_else(read);
     if sizes.positions.is_none() {
         sizes.positions = config.as_ref().map(|config| config.max_position_embeddings);
     }
@@ -94,20 +124,21 @@ pub(super) fn open(path: &Path, want: &Want, options: &Options) -> Result<TextMo
         ));
     }
     let max_seq_length = super::length(options.max_seq_length, sizes.positions)?;
-    let rows = options.rows.max(1);
-    Ok(TextModel {
+    let about = About {
         tokenizer,
         vocabulary,
-        engine,
         ends,
         sizes,
         located,
         config,
         labels,
         max_seq_length,
-        rows,
+        rows: options.rows.max(1),
+        padded: options.padded,
+        threads: options.threads,
         notes,
-    })
+    };
+    Ok((about, graph))
 }
 
 fn folder_of(path: &Path) -> &Path {
@@ -133,27 +164,21 @@ fn vocabulary(path: &Path, located: Option<&Located>, options: &Options) -> Resu
     })
 }
 
-fn engine_options(options: &Options) -> EngineOptions {
-    EngineOptions { threads: options.threads, packed: true, ..EngineOptions::default() }
-}
-
 /// A compiled model has the outputs that it has.
-fn open_compiled(path: &Path, want: &Want, options: &Options) -> Result<Ready> {
-    let mut compiled = Compiled::open(path)?;
-    let outputs = compiled.graph.outputs.clone();
-    let chosen = ends::choose(&compiled.graph, Ok(outputs), want, true)?;
-    compiled.graph.outputs = chosen.ports.clone();
-    compiled.graph.prune();
+fn find_compiled(path: &Path, want: &Want) -> Result<(Compiled, Found)> {
+    let compiled = Compiled::open(path)?;
+    let mut graph = compiled.graph.clone();
+    let chosen = ends::choose(&graph, Ok(graph.outputs.clone()), want, true)?;
+    graph.outputs = chosen.ports.clone();
+    graph.prune();
     let mut notes = chosen.notes.clone();
-    let sizes = sizes(&compiled.graph, &mut notes)?;
-    let roles = role::roles(&compiled.graph)?;
-    let engine = compiled.engine(&engine_options(options))?;
-    let sizes = with_positions(sizes, positions(&compiled.graph));
-    let ends = Ends::new(&compiled.graph, chosen, roles)?;
-    Ok(Ready { engine, ends, sizes, located: None, config: None, notes })
+    let sizes = with_positions(sizes(&graph, &mut notes)?, positions(&graph));
+    let roles = role::roles(&graph)?;
+    let ends = Ends::new(&graph, chosen, roles)?;
+    Ok((compiled, Found { graph, ends, sizes, located: None, config: None, notes }))
 }
 
-fn open_source(path: &Path, located: &Located, want: &Want, options: &Options) -> Result<Ready> {
+fn find_source(path: &Path, located: &Located, want: &Want, options: &Options) -> Result<Found> {
     let weights = matches!(located.kind, Kind::Checkpoint | Kind::SafeTensors | Kind::Npz);
     let head = weights.then(|| options.graph.head.unwrap_or(want.head()));
     let how = GraphOptions { head, ..options.graph.clone() };
@@ -198,9 +223,8 @@ fn open_source(path: &Path, located: &Located, want: &Want, options: &Options) -
     let ends = Ends::new(&graph, chosen, roles)?;
     let known = opened.config.as_ref().map(|config| config.max_position_embeddings);
     let sizes = with_positions(sizes, known.or_else(|| positions(&graph)));
-    let engine = Engine::from_graph(graph, &engine_options(options))?;
     let (located, config) = (Some(opened.located), opened.config);
-    Ok(Ready { engine, ends, sizes, located, config, notes })
+    Ok(Found { graph, ends, sizes, located, config, notes })
 }
 
 /// Weights that lack the head which gives what is wanted.

@@ -3,7 +3,7 @@
 //! Questions are pulled some at a time, made into windows, and answered as soon as the model has
 //! seen all of a question's windows; answers come in the order of the questions. [`Questions`] is
 //! where they come from, [`run_squad`] does it in the manner of google-research/bert's program.
-//! Padding is never computed: the model sees windows as long as they are.
+//! The model sees windows as long as they are, unless [`text_model::Options::padded`] is set.
 
 mod questions;
 pub mod run_squad;
@@ -91,8 +91,13 @@ struct Waiting {
 impl Answerer {
     /// Opens the model at `path`.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
-        let path = path.as_ref().to_path_buf();
         let model = TextModel::open(&path, &Want::Span, &options.model)?;
+        Self::new(path, model, options)
+    }
+
+    /// The same with a model that is open already, for [`Want::Span`]; `path` is what it is called.
+    pub fn new(path: impl AsRef<Path>, model: TextModel, options: Options) -> Result<Self> {
+        let path = path.as_ref().to_path_buf();
         let defaults = FeatureOptions::default();
         let longest = options.model.max_seq_length.unwrap_or(MAX_SEQ_LENGTH);
         let features = FeatureOptions {

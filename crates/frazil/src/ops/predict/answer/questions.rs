@@ -105,7 +105,8 @@ impl Questions {
         Self { name, kind, total, done: 0, skipped: Skipped::default() }
     }
 
-    fn list(name: PathBuf, examples: Vec<SquadExample>) -> Self {
+    /// Of a list; `name` is what it is called in messages.
+    pub fn list(name: PathBuf, examples: Vec<SquadExample>) -> Self {
         let total = Some(examples.len() as u64);
         Self::new(name, Kind::List(examples.into_iter()), total)
     }

@@ -2,8 +2,8 @@
 //! same choice of a checkpoint, the same files.
 //!
 //! Writes `eval.tf_record`, `predictions.json`, `nbest_predictions.json` and, with
-//! `version_2_with_negative`, `null_odds.json`. One thing differs: padding is not computed, so an
-//! n-best list cannot be cut short by logits of padding that were among the best.
+//! `version_2_with_negative`, `null_odds.json`. Padding is computed as the original does: its logits
+//! take places among the best starts and ends, and so shape the lists.
 
 use std::path::{Path, PathBuf};
 
@@ -144,6 +144,7 @@ pub fn run_squad(options: &Options, on_event: &mut dyn FnMut(Event)) -> Result<R
                 max_seq_length: Some(options.features.max_seq_length),
                 threads: options.threads,
                 rows,
+                padded: true,
                 ..text_model::Options::default()
             },
             doc_stride: Some(options.features.doc_stride),
