@@ -22,6 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("frazil-kernels", &[]),
     ("frazil-runtime", &["frazil-graph", "frazil-kernels", "frazil-tensor"]),
     ("frazil-bert", &["frazil-graph", "frazil-tensor", "frazil-tf"]),
+    ("frazil-tune", &["frazil-graph", "frazil-tensor"]),
     (
         "frazil",
         &[
@@ -32,6 +33,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "frazil-runtime",
             "frazil-tensor",
             "frazil-tf",
+            "frazil-tune",
         ],
     ),
 ];

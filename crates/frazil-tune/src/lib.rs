@@ -1,0 +1,24 @@
+//! int8 under an accuracy goal: what operations can be, what numbers they get, and the search.
+//!
+//! - [`config`]: the YAML of recipe 5, checked.
+//! - [`choice`]: what one operation can be, and what a whole model is.
+//! - [`calibrate`]: from the numbers that flow through a model to ranges for bytes.
+//! - [`weights`]: scales of weights, migration, bias correction.
+//! - [`grid`]: the numbers, by operation.
+//!
+//! This crate knows no file of a model and no task of BERT's.
+
+pub mod calibrate;
+pub mod choice;
+pub mod config;
+#[cfg(test)]
+mod dice;
+mod error;
+pub mod grid;
+pub mod weights;
+
+pub use choice::{
+    Activation, Algorithm, Choice, Configuration, Granularity, Op, OpKind, Precision,
+};
+pub use config::Config;
+pub use error::{Error, Result};
