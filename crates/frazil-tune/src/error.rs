@@ -223,7 +223,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// For implementors of `Subject`: what went wrong while they worked.
+    /// For implementors of [`Subject`](crate::Subject): what went wrong while they worked.
     pub fn subject(
         during: impl Into<String>,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,

@@ -11,10 +11,13 @@
 pub mod calibrate;
 pub mod choice;
 pub mod config;
-#[cfg(test)]
 mod dice;
 mod error;
 pub mod grid;
+pub mod history;
+mod search;
+pub mod space;
+pub mod tuner;
 pub mod weights;
 
 pub use choice::{
@@ -22,3 +25,8 @@ pub use choice::{
 };
 pub use config::Config;
 pub use error::{Error, Result};
+pub use history::{History, Identity, Resume};
+pub use space::Space;
+pub use tuner::{
+    Event, Extent, Goal, Measured, Outcome, Settings, Stop, Subject, Trial, Verdict, tune,
+};
