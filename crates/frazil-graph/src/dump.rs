@@ -102,6 +102,7 @@ fn attributes(op: &Op) -> String {
             }
             Steps::Rows => vec![("", "rows".to_owned())],
             Steps::Symmetric { scale } => vec![("symmetric", scale.to_string())],
+            Steps::Watched { place } => vec![("watched", place.to_string())],
         },
         Op::Scaled(op) => vec![("axis", op.axis.to_string())],
         Op::Foreign(op) => {

@@ -430,6 +430,12 @@ pub enum Steps {
         /// What a step of one stands for.
         scale: f32,
     },
+    /// No bytes, the numbers as they are: a mark at which whoever calibrates looks at them, see
+    /// [`crate::pass::quantize::watch`].
+    Watched {
+        /// Which of the values that the site observes.
+        place: u32,
+    },
 }
 
 /// See [`Op::Scaled`].

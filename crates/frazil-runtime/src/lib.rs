@@ -18,7 +18,7 @@ mod session;
 
 pub use engine::{
     Engine, EngineOptions, OutputRows, Outputs, Packed, PackedPart, PackedWeights, Ranges,
-    StepTime, Worker, default_threads, raise,
+    StepTime, Watched, Worker, default_threads, raise,
 };
 pub use error::{Error, Result};
 pub use execution::Execution;

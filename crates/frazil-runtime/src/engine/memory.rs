@@ -81,9 +81,11 @@ impl Work {
             | Work::Column { out, .. }
             | Work::UnpackRows { out, .. } => Some(out),
             Work::Quantize { out, .. } => Some(&out.view),
-            Work::PackRows { .. } | Work::Head { .. } | Work::Count { .. } | Work::Plain { .. } => {
-                None
-            }
+            Work::PackRows { .. }
+            | Work::Head { .. }
+            | Work::Count { .. }
+            | Work::Watch { .. }
+            | Work::Plain { .. } => None,
         }
     }
 
@@ -127,6 +129,7 @@ impl Work {
             | Work::Map { x, .. }
             | Work::Softmax { x, .. }
             | Work::Column { x, .. }
+            | Work::Watch { x, .. }
             | Work::Quantize { x, .. } => seen(x),
             Work::Head { list, .. } => seen(list),
             Work::Count { .. } => {}

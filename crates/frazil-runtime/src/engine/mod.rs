@@ -28,7 +28,7 @@ use frazil_kernels::par::Pool;
 use crate::{Error, Inputs, Result, Run};
 use program::Program;
 use weights::{Linear, LinearI8};
-pub use worker::{OutputRows, Outputs, StepTime, Worker};
+pub use worker::{OutputRows, Outputs, StepTime, Watched, Worker};
 
 /// How an engine is made.
 #[derive(Clone, Debug)]
@@ -135,6 +135,13 @@ impl Engine {
     /// left out: they cost little, and their inputs matter.
     pub fn observe(&self, inputs: &Inputs, ranges: &mut Ranges) -> Result<()> {
         self.with_worker(|worker| worker.observe(inputs, ranges))
+    }
+
+    /// Runs a batch and shows what the sites of the graph read, in the order of the run: for graphs
+    /// that [`pass::quantize::watch`] has marked. Padding is not among the rows where the engine drops
+    /// it.
+    pub fn watch(&self, inputs: &Inputs, see: &mut dyn FnMut(Watched<'_>)) -> Result<()> {
+        self.with_worker(|worker| worker.watch(inputs, see))
     }
 
     /// Lends a worker that is idle, or a new one.

@@ -208,6 +208,12 @@ pub(crate) enum Work {
         x: Place,
         out: Quantized,
     },
+    /// Shows rows to whoever watches ([`super::Engine::watch`]), and does nothing else.
+    Watch {
+        x: Place,
+        site: String,
+        place: usize,
+    },
     /// A plain operation.
     Plain {
         inputs: Vec<Place>,

@@ -176,6 +176,7 @@ impl Worker {
                 self.lists[*out].extend(0..count);
                 Ok(())
             }
+            Work::Watch { .. } => Ok(()),
             Work::Gather { x, rows, out } => self.gather(context, x, rows, out),
             Work::UnpackRows { x, index, out } => self.unpack_rows(context, x, index, out),
             Work::Plain { inputs, outputs } => {
@@ -487,6 +488,7 @@ impl Worker {
                 ("elementwise".into(), 0.0)
             }
             Work::Quantize { .. } => ("quantize".into(), 0.0),
+            Work::Watch { .. } => ("watch".into(), 0.0),
             Work::Plain { .. } => (format!("plain {}", node.op), 0.0),
         };
         let mut bytes = match &step.work {

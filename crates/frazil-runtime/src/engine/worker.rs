@@ -55,6 +55,19 @@ pub struct StepTime {
     pub bytes: f64,
 }
 
+/// What a site of a marked graph reads, see [`super::Engine::watch`].
+#[derive(Clone, Copy, Debug)]
+pub struct Watched<'a> {
+    /// The site's name.
+    pub site: &'a str,
+    /// Which of the values that the site observes.
+    pub place: usize,
+    /// Numbers of a row.
+    pub width: usize,
+    /// The rows, one after the other: `[t, width]`.
+    pub rows: &'a [f32],
+}
+
 /// A run under way: what steps need beside the worker.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
@@ -123,6 +136,17 @@ pub(super) struct Rows<'a> {
     pub stride: usize,
     pub rows: usize,
     pub width: usize,
+}
+
+impl Rows<'_> {
+    /// The rows one after the other.
+    fn dense(&self) -> Vec<f32> {
+        let mut dense = Vec::with_capacity(self.rows * self.width);
+        for row in 0..self.rows {
+            dense.extend_from_slice(&self.data[row * self.stride..][..self.width]);
+        }
+        dense
+    }
 }
 
 /// A block on loan to the step that writes it; [`Worker::give`] it back.
@@ -239,6 +263,26 @@ impl Worker {
         done.map(|_| ())
     }
 
+    /// Runs the program and shows what it comes by at marks.
+    pub(super) fn watch(
+        &mut self,
+        inputs: &Inputs,
+        see: &mut dyn FnMut(Watched<'_>),
+    ) -> Result<()> {
+        let program = Arc::clone(&self.program);
+        let done = self.execute(&program, inputs, |worker, context, step| {
+            let Work::Watch { x, site, place } = &step.work else { return Ok(()) };
+            let x = worker.rows(context, x)?;
+            let rows = match x.stride == x.width {
+                true => Cow::Borrowed(&x.data[..x.rows * x.width]),
+                false => Cow::Owned(x.dense()),
+            };
+            see(Watched { site, place: *place, width: x.width, rows: &rows });
+            Ok(())
+        });
+        done.map(|_| ())
+    }
+
     /// What the symbols of the inputs stand for in this batch.
     fn measure(&mut self, program: &Program, feed: &Fed<'_>) -> Result<()> {
         for port in &program.graph.inputs {
@@ -343,13 +387,8 @@ impl Worker {
     pub(super) fn tensor(&self, context: Context<'_>, place: &Place) -> Result<Tensor> {
         let made = match place {
             Place::View(view) => {
-                let x = self.rows(context, place)?;
-                let mut dense = Vec::with_capacity(x.rows * x.width);
-                for row in 0..x.rows {
-                    dense.extend_from_slice(&x.data[row * x.stride..][..x.width]);
-                }
                 let shape: Vec<usize> = view.dims.iter().map(|&id| self.extents[id]).collect();
-                Tensor::from_vec(shape, dense)
+                Tensor::from_vec(shape, self.rows(context, place)?.dense())
             }
             Place::List(at) => {
                 let list = self.lists[*at].clone();

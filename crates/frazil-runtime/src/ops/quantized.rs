@@ -104,6 +104,7 @@ pub fn fake_quantize(call: &Call<'_>, steps: Steps) -> Result<Tensor> {
                 *out = f32::from(quantize::quantize_symmetric(x, scale)) * scale;
             }
         }
+        Steps::Watched { .. } => out.copy_from_slice(&x),
     })
 }
 

@@ -1,21 +1,23 @@
 //! Quantizing: which products, attentions and tables of a graph can be computed in bytes
 //! ([`sites`]), and the graph that says so, for given scales ([`quantize`]).
 //!
-//! Where the scales come from is no concern of this pass: whoever calibrates observes the values
-//! that a [`Site`] names, and puts numbers into [`Grids`].
+//! Where the scales come from is no concern of this pass: whoever calibrates runs a graph in which
+//! the values that a [`Site`] observes are marked ([`watch`]), and puts numbers into [`Grids`].
 
 mod rewrite;
 mod sites;
+mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use frazil_tensor::{DType, Tensor};
 
 use crate::op::Steps;
-use crate::{Error, Graph, Result, Value};
+use crate::{Error, Graph, NodeId, Result, Value};
 
 pub use rewrite::quantize;
 pub use sites::sites;
+pub use watch::{watch, watched};
 
 /// A place of the graph that can be computed in bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,6 +126,17 @@ pub(super) fn scale_of(largest: f32) -> f32 {
 /// The tensor of a constant of float32, if that is what the value is.
 fn f32_constant(graph: &Graph, value: Value) -> Option<&Tensor> {
     graph.op(value).as_const().filter(|tensor| tensor.dtype() == DType::F32)
+}
+
+/// The nodes from what is read down to `to`, by their first inputs, without the one that makes it.
+fn chain(graph: &Graph, mut value: Value, to: Value) -> Vec<NodeId> {
+    let mut chain = Vec::new();
+    while value != to && chain.len() < graph.len() {
+        chain.push(value.node);
+        let Some(&behind) = graph.node(value.node).inputs.first() else { break };
+        value = behind;
+    }
+    chain
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use frazil_tensor::Tensor;
 
-use super::{AttentionGrid, Grids, LinearGrid, Site, SiteKind, f32_constant, scale_of, sites};
+use super::{
+    AttentionGrid, Grids, LinearGrid, Site, SiteKind, chain, f32_constant, scale_of, sites,
+};
 use crate::op::{Binary, Op, Scaled, Steps};
 use crate::pass::Report;
 use crate::{Error, Graph, Node, NodeId, Result, Value};
@@ -234,7 +236,7 @@ impl Rewrite<'_> {
         axis: i64,
         (bytes, scales): (frazil_tensor::Result<Tensor>, frazil_tensor::Result<Tensor>),
     ) -> Result<()> {
-        let chain = self.chain(self.graph.node(reader).inputs[place], constant);
+        let chain = chain(self.graph, self.graph.node(reader).inputs[place], constant);
         let alone = self.only_chain_reads(constant, &chain, reader);
         let base = match alone {
             true => self.graph.value_name(constant),
@@ -259,17 +261,6 @@ impl Rewrite<'_> {
         }
         self.graph.node_mut(reader).inputs[place] = value;
         Ok(())
-    }
-
-    /// The nodes from what is read down to the constant, without the latter.
-    fn chain(&self, mut value: Value, constant: Value) -> Vec<NodeId> {
-        let mut chain = Vec::new();
-        while value != constant && chain.len() < self.graph.len() {
-            chain.push(value.node);
-            let Some(&behind) = self.graph.node(value.node).inputs.first() else { break };
-            value = behind;
-        }
-        chain
     }
 
     /// Whether nothing reads a constant but the chain, and nothing the chain but the reader.
@@ -313,7 +304,7 @@ impl Rewrite<'_> {
         })?;
         let behind = |value: &Value| crate::pattern::source(self.graph, *value) == bias;
         let place = self.graph.node(adder).inputs.iter().position(behind);
-        let chain = self.chain(self.graph.node(adder).inputs[place.unwrap_or(1)], bias);
+        let chain = chain(self.graph, self.graph.node(adder).inputs[place.unwrap_or(1)], bias);
         if self.only_chain_reads(bias, &chain, adder) {
             let tensor = tensor.map_err(|source| Error::Tensor { name, source })?;
             self.graph.node_mut(bias.node).op = Op::constant(tensor);

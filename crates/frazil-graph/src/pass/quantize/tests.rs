@@ -190,3 +190,25 @@ fn scales_hold_the_largest_number_of_a_column() {
     assert!(near(&channel_scales(&w, false).unwrap(), &[0.01, 1.0, 0.1]));
     assert!(near(&channel_scales(&w, true).unwrap(), &[2.0 / 127.0, 0.1]));
 }
+
+#[test]
+fn marks_stand_before_what_sites_read() {
+    let mut g = model();
+    let report = watch(&mut g.graph).unwrap();
+    assert_eq!(report.count("watch"), 3);
+    assert_eq!(g.of_kind("FakeQuantize"), ["a/watched_0", "b/watched_0", "logits/watched_0"]);
+    let text = dump(&g.graph);
+    for line in [
+        "b/watched_0 = FakeQuantize{watched=0}(rows) : float32 [batch, 40]",
+        "b = MatMul{transpose_b=true}(b/watched_0, u/read)",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    let mark = g.value("logits/watched_0").node;
+    assert_eq!(watched(g.graph.node(mark)), Some(("logits", 0)));
+    // Raised as without marks.
+    assert_eq!(fuse(&mut g.graph, &Fusions::all()).unwrap().count("linear"), 2);
+    let mut again = model();
+    watch(&mut again.graph).unwrap();
+    assert!(matches!(watch(&mut again.graph), Err(Error::DuplicateName { .. })));
+}

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use frazil_graph::op::{Binary, Unary};
+use frazil_graph::op::{Binary, Steps, Unary};
 use frazil_graph::{Dim, Node, NodeId, Op, Value};
 use frazil_kernels::gemm::Activation;
 use frazil_kernels::quantize;
@@ -192,9 +192,10 @@ impl Lowering<'_> {
             }
             let mut by_rows: BTreeMap<(Value, Option<&str>), Vec<NodeId>> = BTreeMap::new();
             for &operand in &attention.inputs[..3] {
+                let operand = self.unmarked(operand);
                 let node = self.graph.node(operand.node);
                 let fits = matches!(node.op, Op::Linear(_) | Op::MatMul(_))
-                    && self.only_reader(operand) == Some(step.node)
+                    && self.read_only_by(operand, step.node)
                     && self.matrix(node).is_ok()
                     && self.dims(operand).is_ok_and(|dims| dims.len() == 2);
                 if fits {
@@ -215,9 +216,18 @@ impl Lowering<'_> {
     pub(super) fn behind(&self, value: Value) -> Value {
         let node = self.graph.node(value.node);
         match node.op {
-            Op::Reshape | Op::Unary(Unary::Identity | Unary::StopGradient) => {
-                self.behind(node.inputs[0])
-            }
+            Op::Reshape
+            | Op::Unary(Unary::Identity | Unary::StopGradient)
+            | Op::FakeQuantize(Steps::Watched { .. }) => self.behind(node.inputs[0]),
+            _ => value,
+        }
+    }
+
+    /// A value before marks.
+    fn unmarked(&self, value: Value) -> Value {
+        let node = self.graph.node(value.node);
+        match node.op {
+            Op::FakeQuantize(Steps::Watched { .. }) => self.unmarked(node.inputs[0]),
             _ => value,
         }
     }

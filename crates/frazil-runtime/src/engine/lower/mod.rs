@@ -8,6 +8,7 @@ mod linear;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use frazil_graph::op::{Binary, Unary};
+use frazil_graph::pass::quantize::watched;
 use frazil_graph::{Dim, Facts, Graph, Node, NodeId, Op, Symbol, Value, infer};
 use frazil_kernels::Isa;
 use frazil_tensor::{DType, Tensor};
@@ -144,6 +145,16 @@ struct Lowering<'g> {
 type Groups = HashMap<NodeId, Vec<NodeId>>;
 
 impl Lowering<'_> {
+    /// Whether all that reads a value is a node, at most by way of a mark.
+    fn read_only_by(&self, value: Value, reader: NodeId) -> bool {
+        match self.only_reader(value) {
+            Some(only) if watched(self.graph.node(only)).is_some() => {
+                self.read_only_by(only.into(), reader)
+            }
+            only => only == Some(reader),
+        }
+    }
+
     /// Drops the constants that this node was the last one to read.
     fn let_go(&mut self, id: NodeId) {
         for input in &self.graph.node(id).inputs {
@@ -330,6 +341,12 @@ impl Lowering<'_> {
             Op::Unary(Unary::Identity | Unary::StopGradient) => {
                 let place = self.place(node.inputs[0]);
                 self.places.insert(id.into(), place);
+            }
+            Op::FakeQuantize(_) => {
+                let Some((site, place)) = watched(node) else { return Ok(false) };
+                let (x, _) = self.rows(node.inputs[0])?;
+                self.places.insert(id.into(), x.clone());
+                self.step(id, Work::Watch { x, site: site.to_owned(), place });
             }
             Op::Binary(Binary::Add) => return self.add(id, node),
             Op::Softmax | Op::LogSoftmax => {
