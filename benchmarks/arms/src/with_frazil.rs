@@ -1,9 +1,8 @@
-//! frazil's engine, on the checkpoint; int8 with ranges seen on generated sequences. How soon a compiled
-//! model answers is measured while preparing, and told along with the rest.
+//! frazil's engine, on the checkpoint; int8 compiled, with ranges seen on generated sequences. How soon
+//! a compiled model answers is measured while preparing, and told along with the rest.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -11,19 +10,20 @@ use frazil::bert::Head;
 use frazil::graph::Graph;
 use frazil::ops::bench::Model;
 use frazil::ops::compile::{self, Compiled};
-use frazil::runtime::{Engine as Runtime, EngineOptions, Inputs, Ranges};
+use frazil::ops::minmax;
+use frazil::runtime::{Engine as Runtime, EngineOptions, Inputs};
 use frazil::source::{GraphOptions, open_graph};
 use frazil::tensor::Tensor;
 use frazil_kernels::par::Pool;
-use frazil_kernels::peak;
+use frazil_kernels::{Isa, peak};
 use serde_json::{Value, json};
 
 use crate::batch::Batch;
 use crate::serve::{Engine, Setup};
 
 /// The files that [`Engine::prepare`] writes.
-const RANGES: &str = "frazil-ranges.json";
 const COMPILED: &str = "model.frazil";
+const COMPILED_INT8: &str = "model-int8.frazil";
 
 /// The engine.
 pub struct Frazil {
@@ -42,30 +42,30 @@ impl Engine for Frazil {
         if setup.precision == "f32" {
             return compiled(setup);
         }
-        let engine = Runtime::from_graph(graph(setup)?, &options(setup))?;
-        let mut ranges = Ranges::new();
-        for batch in Batch::calibration(setup.size("vocab_size")?) {
-            engine.observe(&inputs(&batch)?, &mut ranges)?;
+        let path = setup.folder.join(COMPILED_INT8);
+        if Compiled::open(&path).is_err() {
+            let mut graph = graph(setup)?;
+            let batches = Batch::calibration(setup.size("vocab_size")?);
+            let batches = batches.map(|batch| inputs(&batch)).collect::<Result<Vec<_>>>()?;
+            minmax::by_batches(&mut graph, &batches)?;
+            compile::store(&graph, &path, &[Isa::detect()])?;
         }
-        keep(&setup.folder.join(RANGES), &serde_json::to_string(&ranges)?)
+        Ok(())
     }
 
     fn load(setup: &Setup) -> Result<Self> {
-        let mut options = options(setup);
-        options.int8 = match setup.precision.as_str() {
-            "f32" => None,
+        let options = options(setup);
+        let (engine, compiled_first_seconds) = match setup.precision.as_str() {
+            "f32" => {
+                let first = compiled_first_seconds(setup)?;
+                (Runtime::from_graph(graph(setup)?, &options)?, Some(first))
+            }
             "int8" => {
-                let text = fs::read_to_string(setup.folder.join(RANGES))?;
-                Some(serde_json::from_str(&text)?)
+                (Compiled::open(&setup.folder.join(COMPILED_INT8))?.engine(&options)?, None)
             }
             other => bail!("this engine does not run with `{other}`"),
         };
-        let first = match options.int8 {
-            None => Some(compiled_first_seconds(setup)?),
-            Some(_) => None,
-        };
-        let engine = Runtime::from_graph(graph(setup)?, &options)?;
-        Ok(Self { engine, compiled_first_seconds: first })
+        Ok(Self { engine, compiled_first_seconds })
     }
 
     fn feed(&mut self, batch: &Batch) -> Result<Self::Fed> {
@@ -126,13 +126,6 @@ fn compiled_first_seconds(setup: &Setup) -> Result<f64> {
     let start = Instant::now();
     Compiled::open(&path)?.engine(&options(setup))?.run(&fed)?;
     Ok(start.elapsed().as_secs_f64())
-}
-
-/// Writes a file that is there only when it is complete.
-fn keep(path: &Path, text: &str) -> Result<()> {
-    let unfinished = path.with_extension("unfinished");
-    fs::write(&unfinished, text)?;
-    Ok(fs::rename(&unfinished, path)?)
 }
 
 fn head() -> GraphOptions {

@@ -421,7 +421,7 @@ fn attention_and_embeddings_are_taken_apart() {
     let x = m.node("embed", Op::Embed, &[ids, segments, words, types, places]);
     let shape = m.constant("rows/shape", &[2], &[-1i32, 4]);
     let rows = m.node("rows", Op::Reshape, &[x, shape]);
-    let op = Attention { heads: 2, scale: 0.7, mask_value: -10000.0, packed: false };
+    let op = Attention { heads: 2, scale: 0.7, mask_value: -10000.0, packed: false, steps: None };
     m.last(Op::Attention(op), &[rows, rows, rows, mask]);
     let folder = tempfile::tempdir().unwrap();
     let (_, xml) = write(&m.0, &ExportOptions::default(), folder.path());

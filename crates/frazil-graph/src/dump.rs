@@ -86,24 +86,24 @@ fn attributes(op: &Op) -> String {
             },
         )],
         Op::Linear(op) => flags(&[("transpose_w", op.transpose_w)]),
-        Op::Attention(op) => vec![
-            ("heads", op.heads.to_string()),
-            ("scale", op.scale.to_string()),
-            if op.packed {
-                ("packed", "true".to_owned())
-            } else {
-                ("mask_value", op.mask_value.to_string())
-            },
-        ],
-        Op::PackRows(op) => flags(&[("first", op.first)]),
-        Op::FakeQuantize(steps) => match steps {
-            Steps::Tensor { scale, zero } => {
-                vec![("scale", scale.to_string()), ("zero", zero.to_string())]
+        Op::Attention(op) => {
+            let mut list = vec![
+                ("heads", op.heads.to_string()),
+                ("scale", op.scale.to_string()),
+                if op.packed {
+                    ("packed", "true".to_owned())
+                } else {
+                    ("mask_value", op.mask_value.to_string())
+                },
+            ];
+            if let Some(steps) = &op.steps {
+                let steps = show_attrs(show_steps(steps).into_iter());
+                list.push(("softmax", format!("FakeQuantize{steps}")));
             }
-            Steps::Rows => vec![("", "rows".to_owned())],
-            Steps::Symmetric { scale } => vec![("symmetric", scale.to_string())],
-            Steps::Watched { place } => vec![("watched", place.to_string())],
-        },
+            list
+        }
+        Op::PackRows(op) => flags(&[("first", op.first)]),
+        Op::FakeQuantize(steps) => show_steps(steps),
         Op::Scaled(op) => vec![("axis", op.axis.to_string())],
         Op::Foreign(op) => {
             return show_attrs(
@@ -113,6 +113,17 @@ fn attributes(op: &Op) -> String {
         _ => vec![],
     };
     show_attrs(list.into_iter())
+}
+
+fn show_steps(steps: &Steps) -> Vec<(&'static str, String)> {
+    match steps {
+        Steps::Tensor { scale, zero } => {
+            vec![("scale", scale.to_string()), ("zero", zero.to_string())]
+        }
+        Steps::Rows => vec![("", "rows".to_owned())],
+        Steps::Symmetric { scale } => vec![("symmetric", scale.to_string())],
+        Steps::Watched { place } => vec![("watched", place.to_string())],
+    }
 }
 
 fn show_attrs<'a>(attrs: impl Iterator<Item = (&'a str, String)>) -> String {

@@ -396,6 +396,9 @@ pub struct Attention {
     pub mask_value: f32,
     /// Whether the rows of padding are left out and bounds stand in for the mask.
     pub packed: bool,
+    /// The bytes that the softmax is put on, [`Steps::Tensor`], if any. Those of queries, keys and
+    /// values are said by what makes them.
+    pub steps: Option<Steps>,
 }
 
 /// See [`Op::PackRows`].

@@ -149,7 +149,7 @@ impl Bench {
                         },
                         scales: i8::Scales::Tensor(0.01),
                         column_scales: scales.get(),
-                        out: Output::U8 { out: c.get_mut(), scale: 0.05, zero: 128 },
+                        out: Output::U8 { out: c.get_mut(), scale: 0.05, zero: 128, factors: None },
                         ldc,
                         epilogue,
                     },

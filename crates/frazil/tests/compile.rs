@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use frazil::kernels::Isa;
 use frazil::ops::bench::Model;
 use frazil::ops::compile::{Calibration, Compiled, Options, compile};
-use frazil::runtime::{Engine, EngineOptions, Inputs, Ranges};
+use frazil::ops::minmax;
+use frazil::runtime::{Engine, EngineOptions, Inputs};
 use frazil::source::{GraphOptions, open_graph};
 use frazil::tensor::Tensor;
 use frazil::tensor::testing::shared;
@@ -76,7 +77,7 @@ fn as_the_model_that_it_was_compiled_from() {
 }
 
 #[test]
-fn int8_is_stored_with_its_ranges_and_scales() {
+fn int8_is_stored_with_its_steps_and_scales() {
     let folder = tempfile::tempdir().unwrap();
     // Calibrated on the batch that is run, as a file.
     let npz = folder.path().join("in.npz");
@@ -87,18 +88,13 @@ fn int8_is_stored_with_its_ranges_and_scales() {
     writer.finish().unwrap();
     let how = Some(Calibration::Inputs(npz));
     let Some((model, options, out)) = compiled_as(folder.path(), how) else { return };
-    let graph = open_graph(&model, &options).unwrap().graph;
-    let mut ranges = Ranges::default();
-    Engine::new(&graph, &EngineOptions::default())
-        .unwrap()
-        .observe(&inputs(), &mut ranges)
-        .unwrap();
+    let mut graph = open_graph(&model, &options).unwrap().graph;
+    minmax::by_batches(&mut graph, &[inputs()]).unwrap();
     let compiled = Compiled::open(&out).unwrap();
     assert!(compiled.is_int8());
     for (isa, packed) in Isa::available().flat_map(|isa| [(isa, false), (isa, true)]) {
         let options = EngineOptions { isa: Some(isa), packed, ..EngineOptions::default() };
-        let with_ranges = EngineOptions { int8: Some(ranges.clone()), ..options.clone() };
-        let made = Engine::new(&graph, &with_ranges).unwrap();
+        let made = Engine::new(&graph, &options).unwrap();
         let wanted = made.run(&inputs()).unwrap().outputs;
         let engine = compiled.engine(&options).unwrap();
         assert!(engine.is_int8() && engine.slow().is_empty());

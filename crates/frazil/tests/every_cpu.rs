@@ -6,7 +6,8 @@ use frazil::bert::Head;
 use frazil::graph::Graph;
 use frazil::kernels::Isa;
 use frazil::ops::cut_spec::{CutSpec, CutTexts};
-use frazil::runtime::{Engine, EngineOptions, Inputs, Ranges};
+use frazil::ops::minmax;
+use frazil::runtime::{Engine, EngineOptions, Inputs};
 use frazil::source::{GraphOptions, open_graph};
 use frazil::tensor::TensorStore;
 use frazil::tensor::npy::Npz;
@@ -43,7 +44,7 @@ fn goldens(isa: Isa) {
         (Head::Squad, "squad_out.npz", "unstack:0,unstack:1", ["start_logits", "end_logits"]),
     ];
     for (head, file, outputs, names) in cases {
-        let Some(graph) = model(head, outputs) else { return };
+        let Some(mut graph) = model(head, outputs) else { return };
         let Some(folder) = shared("fixtures/numerics") else { return };
         let golden = Npz::open(folder.join(file)).unwrap();
         let names = names.into_iter().filter(|name| !name.is_empty());
@@ -54,24 +55,17 @@ fn goldens(isa: Isa) {
             .map(|name| (name.to_owned(), inputs.tensor(name).unwrap()))
             .into();
         let mask = inputs["input_mask"].to_f64().unwrap();
-        let mut ranges = Ranges::default();
-        let options = |packed, int8| EngineOptions {
-            isa: Some(isa),
-            threads: Some(1),
-            packed,
-            int8,
-            weights: None,
-        };
+        let options =
+            |packed| EngineOptions { isa: Some(isa), threads: Some(1), packed, weights: None };
         for packed in [false, true] {
-            let engine = Engine::new(&graph, &options(packed, None)).unwrap();
+            let engine = Engine::new(&graph, &options(packed)).unwrap();
             assert_eq!(engine.slow(), []);
-            if packed {
-                engine.observe(&inputs, &mut ranges).unwrap();
-            }
             compare(&engine, &inputs, &mask, &golden, 2e-5);
         }
         // Calibrated on the very inputs, bytes stay near.
-        let engine = Engine::new(&graph, &options(true, Some(ranges))).unwrap();
+        minmax::by_batches(&mut graph, std::slice::from_ref(&inputs)).unwrap();
+        let engine = Engine::new(&graph, &options(true)).unwrap();
+        assert_eq!((engine.slow(), engine.is_int8()), (&[][..], true));
         compare(&engine, &inputs, &mask, &golden, 0.25);
     }
 }

@@ -9,7 +9,8 @@ use std::io::Write;
 
 use frazil::bert::Head;
 use frazil::ops::bench::random_model;
-use frazil::runtime::{Engine, EngineOptions, Inputs, Ranges};
+use frazil::ops::minmax;
+use frazil::runtime::{Engine, EngineOptions, Inputs};
 use frazil::tensor::Tensor;
 
 #[global_allocator]
@@ -45,24 +46,23 @@ fn a_model_is_never_in_memory_twice() {
         "num_attention_heads": 4, "intermediate_size": 768, "hidden_act": "gelu",
         "max_position_embeddings": 64, "type_vocab_size": 2}"#;
     file.write_all(config.as_bytes()).unwrap();
-    let mut ranges = Ranges::default();
     for int8 in [false, true] {
-        let graph = random_model(file.path().to_str().unwrap(), Head::Squad).unwrap();
+        let mut graph = random_model(file.path().to_str().unwrap(), Head::Squad).unwrap();
         let weights: usize =
             graph.nodes().filter_map(|(_, node)| node.op.as_const()).map(|t| t.byte_len()).sum();
         assert!(weights > 7_000_000);
-        let options = EngineOptions {
-            threads: Some(1),
-            int8: int8.then(|| ranges.clone()),
-            ..EngineOptions::default()
-        };
+        if int8 {
+            minmax::by_batches(&mut graph, &[batch(&[64])]).unwrap();
+        }
+        let options = EngineOptions { threads: Some(1), ..EngineOptions::default() };
         let mut engine = None;
-        // Beyond the graph itself, which goes away meanwhile: one product, and the plan.
+        // Beyond the graph itself, which goes away meanwhile: one product, and the plan. A copy of the
+        // bytes would already be more.
         let peak = memory::peak_of(|| {
             engine = Some(Engine::from_graph(graph, &options).unwrap());
         });
         assert!(peak < weights / 4, "{peak} bytes beside {weights} of weights, int8: {int8}");
-        engine.unwrap().observe(&batch(&[64]), &mut ranges).unwrap();
+        assert_eq!(engine.unwrap().is_int8(), int8);
     }
 }
 
@@ -76,10 +76,9 @@ fn nothing_is_allocated_in_the_steady_state() {
         let graph = random_model(file.path().to_str().unwrap(), head).unwrap();
         let batches = [batch(&[40, 7, 33]), batch(&[64, 64, 64, 64]), batch(&[5])];
         let f32 = Engine::new(&graph, &EngineOptions::default()).unwrap();
-        let mut ranges = Ranges::default();
-        f32.observe(&batches[0], &mut ranges).unwrap();
-        let bytes = EngineOptions { int8: Some(ranges), ..EngineOptions::default() };
-        let int8 = Engine::new(&graph, &bytes).unwrap();
+        let mut bytes = graph.clone();
+        minmax::by_batches(&mut bytes, &batches[..1]).unwrap();
+        let int8 = Engine::new(&bytes, &EngineOptions::default()).unwrap();
         for (engine, what) in [(f32, "float32"), (int8, "int8")] {
             assert_eq!(engine.slow(), []);
             let mut worker = engine.worker();

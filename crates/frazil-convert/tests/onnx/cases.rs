@@ -409,7 +409,7 @@ fn attention() -> Sketch {
     let k = s.fed("k", &dims, |i| (i % 13) as f32 / 8.0 - 0.75);
     let v = s.fed("v", &dims, |i| (i % 11) as f32 / 4.0 - 1.0);
     let mask = s.fed("mask", &[Dim::batch(), Dim::seq()], |i| i32::from(i % 4 != 3));
-    let op = Attention { heads: 2, scale: 0.5, mask_value: -10000.0, packed: false };
+    let op = Attention { heads: 2, scale: 0.5, mask_value: -10000.0, packed: false, steps: None };
     s.out("context", Op::Attention(op), &[q, k, v, mask]);
     s
 }

@@ -261,7 +261,10 @@ impl Formula<'_> {
             }
         };
         let masked = self.binary("masked", Binary::Add, scaled, adder)?;
-        let weights = self.node("weights", Op::Softmax, &[masked])?;
+        let mut weights = self.node("weights", Op::Softmax, &[masked])?;
+        if let Some(steps) = op.steps {
+            weights = self.node("weight_steps", Op::FakeQuantize(steps), &[weights])?;
+        }
         let context =
             self.node("context", Op::MatMul(MatMul::default()), &[weights, per_head[2]])?;
         let joined = self.node("joined", Op::Transpose, &[context, forth])?;
@@ -311,7 +314,7 @@ impl Formula<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::{Gelu, LayerNorm, Linear};
+    use crate::op::{Gelu, LayerNorm, Linear, Steps};
     use crate::pass::{Fusions, fuse};
     use crate::testing::Build;
     use crate::{Dim, Fact};
@@ -342,8 +345,13 @@ mod tests {
         for (name, transpose_w) in [("q", false), ("k", true), ("v", false)] {
             g.node(name, Op::Linear(Linear { transpose_w }), &["rows", "w", "bias"]);
         }
-        let attention =
-            Op::Attention(Attention { heads: 2, scale: 0.5, mask_value: -10000.0, packed: false });
+        let attention = Op::Attention(Attention {
+            heads: 2,
+            scale: 0.5,
+            mask_value: -10000.0,
+            packed: false,
+            steps: Some(Steps::Tensor { scale: 1.0 / 255.0, zero: 0 }),
+        });
         g.node("attention", attention.clone(), &["q", "k", "v", "mask"]);
         g.node("attention_1", attention, &["q", "k", "attention", "mask"]);
         g.node("gelu", Op::Gelu(Gelu { form: GeluForm::Tanh }), &["attention_1"]);

@@ -6,6 +6,7 @@ mod packed;
 pub use packed::{PackedAttention, Sequence, packed_attention_f32, scratch_len};
 
 use crate::matmul::dot;
+use crate::quantize::on_steps;
 use crate::softmax::softmax_row;
 
 /// Extents and constants of an attention.
@@ -25,6 +26,8 @@ pub struct Attention {
     pub scale: f32,
     /// `(1 - mask) · mask_value` is added to the scores: BERT's is -10000.
     pub mask_value: f32,
+    /// Scale and zero of the bytes that the softmax is put on, if any.
+    pub steps: Option<(f32, u8)>,
 }
 
 /// For every head: `out = softmax(q · kᵀ · scale + (1 - mask) · mask_value) · v`.
@@ -38,7 +41,7 @@ pub fn attention_f32(
     scratch: &mut [f32],
     extents: &Attention,
 ) {
-    let &Attention { batch, heads, size: d, queries, keys, scale, mask_value } = extents;
+    let &Attention { batch, heads, size: d, queries, keys, scale, mask_value, steps } = extents;
     let row = heads * d;
     assert_eq!(q.len(), batch * queries * row, "q is [b, queries, n·d]");
     assert_eq!(k.len(), batch * keys * row, "k is [b, keys, n·d]");
@@ -64,6 +67,11 @@ pub fn attention_f32(
                     }
                 }
                 softmax_row(scores);
+                if let Some((scale, zero)) = steps {
+                    for score in scores.iter_mut() {
+                        *score = on_steps(*score, scale, zero);
+                    }
+                }
                 let at = head(out, i);
                 let out = &mut out[at];
                 out.fill(0.0);
@@ -124,6 +132,7 @@ mod tests {
             keys: 7,
             scale: 0.447,
             mask_value: -10000.0,
+            steps: None,
         };
         let numbers = |count: usize, step: f32| -> Vec<f32> {
             (0..count).map(|i| (i as f32 * step).sin() * 2.0).collect()
@@ -154,6 +163,7 @@ mod tests {
             keys: 3,
             scale: 0.5,
             mask_value: -10000.0,
+            steps: None,
         };
         attention_f32([&[], &[], &[]], Some(&[]), &mut [], &mut [0.0; 3], &extents);
     }

@@ -13,6 +13,7 @@ use std::ops::Range;
 use crate::cpu::Isa;
 use crate::gemm::Output;
 use crate::gemm::block::Parts;
+use crate::gemm::epilogue::Steps;
 use crate::gemm::f32::{shape, tiles};
 use crate::gemm::tile::{Table, Tile};
 use crate::math;
@@ -38,6 +39,8 @@ pub struct PackedAttention<'a> {
     pub size: usize,
     /// Scores are multiplied by this: `1 / √d`.
     pub scale: f32,
+    /// Scale and zero of the bytes that the softmax is put on, if any.
+    pub steps: Option<(f32, u8)>,
     /// `[rows, q_ld]`, of which the first `n·d` columns count.
     pub q: &'a [f32],
     /// From row to row of `q`.
@@ -118,8 +121,8 @@ pub fn packed_attention_f32(
     let rows = sequences.last().map_or(0, |last| last.queries.end);
     let (target, len) = match out {
         Output::F32(out) => (Target::F32(out.as_mut_ptr()), out.len()),
-        Output::U8 { out, scale, zero } => {
-            (Target::U8(out.as_mut_ptr(), 1.0 / scale, f32::from(zero)), out.len())
+        Output::U8 { out, scale, zero, factors } => {
+            (Target::U8(Steps::new(out, (scale, zero), factors, heads * d)), out.len())
         }
     };
     assert!(covers(len, rows, out_ld, heads * d), "out is [{rows}, {out_ld}]");
@@ -185,8 +188,7 @@ impl PackedAttention<'_> {
 #[derive(Clone, Copy)]
 enum Target {
     F32(*mut f32),
-    /// Bytes, steps for 1, and the byte for 0.
-    U8(*mut u8, f32, f32),
+    U8(Steps),
 }
 
 /// What all tasks see.
@@ -245,6 +247,9 @@ impl Kernel for Task<'_> {
                 // Powers of two from here on: 2^(x log₂ e) is e^x.
                 let scale = attention.scale * std::f32::consts::LOG2_E;
                 s.call(Softmax { scores, ld: layout.scores_ld, rows, keys, scale, inverse });
+                if let Some(steps) = attention.steps {
+                    s.call(OnSteps { scores, ld: layout.scores_ld, rows, keys, steps, inverse });
+                }
                 Product {
                     a: scores,
                     lda: layout.scores_ld,
@@ -264,9 +269,9 @@ impl Kernel for Task<'_> {
                         match target {
                             Target::F32(out) if d - c >= S::LANES => s.store(out.add(at + c), x),
                             Target::F32(out) => s.store_first(out.add(at + c), x, d - c),
-                            Target::U8(out, steps, zero) => {
-                                let x = s.fma(x, s.splat(steps), s.splat(zero));
-                                s.store_first_u8(out.add(at + c), s.to_i32(x), d - c);
+                            Target::U8(steps) => {
+                                let n = (d - c).min(S::LANES);
+                                steps.store(s, at + c, column + c, x, n);
                             }
                         }
                     }
@@ -416,6 +421,41 @@ impl Kernel for Softmax {
                     sum = s.add(sum, power);
                 }
                 *inverse.add(i) = 1.0 / s.sum(sum);
+            }
+        }
+    }
+}
+
+/// Puts the weights that [`Softmax`] has left on steps, and makes the inverses 1: nothing is left to
+/// be divided.
+struct OnSteps {
+    scores: *mut f32,
+    ld: usize,
+    rows: usize,
+    keys: usize,
+    steps: (f32, u8),
+    inverse: *mut f32,
+}
+
+impl Kernel for OnSteps {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Self { scores, ld, rows, keys, steps: (scale, zero), inverse } = self;
+        let (steps, zero) = (s.splat(1.0 / scale), s.splat(f32::from(zero)));
+        let (scale, top) = (s.splat(scale), s.splat(255.0));
+        for i in 0..rows {
+            // SAFETY: as for `Softmax`.
+            unsafe {
+                let row = scores.add(i * ld);
+                let whole = s.splat(std::mem::replace(&mut *inverse.add(i), 1.0));
+                for c in (0..keys).step_by(S::LANES) {
+                    let weight = s.mul(s.load(row.add(c)), whole);
+                    // A softmax is never below 0, and its bytes are not either.
+                    let q = s.min(top, s.round(s.fma(weight, steps, zero)));
+                    s.store(row.add(c), s.mul(s.sub(q, zero), scale));
+                }
             }
         }
     }

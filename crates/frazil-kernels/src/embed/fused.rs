@@ -1,21 +1,69 @@
 //! The input layer in one pass over packed rows: three lookups, their sum, and its normalisation.
 
 use crate::cpu::Isa;
-use crate::norm::{Affine, gather};
+use crate::norm::{Affine, Term, gather};
 use crate::par::Pool;
 use crate::quantize::{Bytes, Target};
 use crate::rows::{Shared, covers, share_out};
 use crate::simd::{Kernel, Simd, dispatch};
 
+/// Rows to look up: `[entries, h]`.
+#[derive(Clone, Copy, Debug)]
+pub enum Table<'a> {
+    /// Numbers.
+    F32(&'a [f32]),
+    /// Bytes.
+    I8 {
+        /// The bytes.
+        bytes: &'a [i8],
+        /// What a step of one stands for: by row, or one for all.
+        scales: &'a [f32],
+    },
+}
+
+impl Table<'_> {
+    /// A number of a row.
+    ///
+    /// # Panics
+    /// If there is none of that number.
+    pub fn number(&self, h: usize, row: u32, column: usize) -> f32 {
+        let at = row as usize * h + column;
+        match self {
+            Self::F32(table) => table[at],
+            Self::I8 { bytes, .. } => f32::from(bytes[at]) * self.scale(row),
+        }
+    }
+
+    /// The scale of a row.
+    fn scale(&self, row: u32) -> f32 {
+        match self {
+            Self::F32(_) => 1.0,
+            Self::I8 { scales, .. } => scales[if scales.len() == 1 { 0 } else { row as usize }],
+        }
+    }
+
+    /// A row.
+    ///
+    /// # Panics
+    /// If there is none of that number.
+    fn row(&self, h: usize, row: u32) -> Term {
+        let begin = row as usize * h;
+        match self {
+            Self::F32(table) => Term::F32(table[begin..][..h].as_ptr()),
+            Self::I8 { bytes, .. } => Term::I8(bytes[begin..][..h].as_ptr(), self.scale(row)),
+        }
+    }
+}
+
 /// The tables, each `[entries, h]`, what is looked up in them, and the normalisation of the sum.
 #[derive(Clone, Copy, Debug)]
 pub struct EmbedNorm<'a> {
     /// `[v, h]`
-    pub words: &'a [f32],
+    pub words: Table<'a>,
     /// `[types, h]`
-    pub types: &'a [f32],
+    pub types: Table<'a>,
     /// `[positions, h]`
-    pub positions: &'a [f32],
+    pub positions: Table<'a>,
     /// `[t]`: rows of `words`.
     pub ids: &'a [u32],
     /// `[t]`: rows of `types`.
@@ -54,7 +102,7 @@ struct Rows<'a> {
     rows: std::ops::Range<usize>,
     out: Shared<f32>,
     out_ld: usize,
-    bytes: Option<Target>,
+    bytes: Option<Target<'a>>,
 }
 
 impl Kernel for Rows<'_> {
@@ -64,11 +112,10 @@ impl Kernel for Rows<'_> {
     fn run<S: Simd>(self, s: S) {
         let EmbedNorm { words, types, positions, ids, segments, places, affine } = self.embed;
         let h = affine.gamma.len();
-        let entry = |table: &[f32], i: u32| table[i as usize * h..][..h].as_ptr();
         for row in self.rows {
-            let word = entry(words, ids[row]);
-            let kind = entry(types, segments[row]);
-            let position = entry(positions, places[row]);
+            let word = words.row(h, ids[row]);
+            let kind = types.row(h, segments[row]);
+            let position = positions.row(h, places[row]);
             // SAFETY: the output has this row, and it is this task's alone.
             unsafe {
                 let out = self.out.at(row * self.out_ld);

@@ -2,7 +2,7 @@
 
 mod fused;
 
-pub use fused::{EmbedNorm, embed_norm_f32};
+pub use fused::{EmbedNorm, Table, embed_norm_f32};
 
 use crate::layout::OutOfRange;
 use crate::movement::check;

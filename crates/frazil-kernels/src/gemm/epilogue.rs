@@ -53,6 +53,8 @@ pub enum Output<'a> {
         scale: f32,
         /// The byte that stands for 0.
         zero: u8,
+        /// One for each column: x is multiplied by these first.
+        factors: Option<&'a [f32]>,
     },
 }
 
@@ -122,8 +124,63 @@ pub(super) fn covers(len: usize, rows: usize, ld: usize, columns: usize) -> bool
 enum Target {
     /// Numbers.
     F32(*mut f32),
-    /// Bytes, the steps for 1, and the byte for 0.
-    U8(*mut u8, f32, f32),
+    /// Bytes.
+    U8(Steps),
+}
+
+/// Where bytes go, and how numbers become them.
+#[derive(Clone, Copy)]
+pub(crate) struct Steps {
+    out: *mut u8,
+    /// For 1.
+    steps: f32,
+    /// The byte for 0.
+    zero: f32,
+    /// By column, or null.
+    factors: *const f32,
+}
+
+impl Steps {
+    /// # Panics
+    /// If there are factors, but not for so many columns.
+    pub(crate) fn new(
+        out: &mut [u8],
+        (scale, zero): (f32, u8),
+        factors: Option<&[f32]>,
+        columns: usize,
+    ) -> Self {
+        let factors = factors.map_or(std::ptr::null(), |factors| {
+            assert!(factors.len() >= columns, "{} factors for {columns} columns", factors.len());
+            factors.as_ptr()
+        });
+        Self { out: out.as_mut_ptr(), steps: 1.0 / scale, zero: f32::from(zero), factors }
+    }
+
+    /// Writes the first `n` numbers as the bytes of `column` and those after it, `to` elements after
+    /// the first byte of all.
+    /// # Safety
+    /// The bytes can be written, and the factors read.
+    #[inline(always)]
+    pub(crate) unsafe fn store<S: Simd>(
+        &self,
+        s: S,
+        to: usize,
+        column: usize,
+        x: S::F32,
+        n: usize,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let x = match self.factors.is_null() {
+                true => x,
+                false => s.mul(x, load(s, self.factors.add(column), n)),
+            };
+            let q = s.fma(x, s.splat(self.steps), s.splat(self.zero));
+            // What is below 0 is held there by the store, what is far below, too.
+            let q = s.min(q, s.splat(255.0));
+            s.store_first_u8(self.out.add(to), s.to_i32(q), n);
+        }
+    }
 }
 
 /// The checked form of an output with its epilogue.
@@ -157,8 +214,8 @@ impl Finish {
     ) -> Self {
         let (target, len) = match output {
             Output::F32(out) => (Target::F32(out.as_mut_ptr()), out.len()),
-            Output::U8 { out, scale, zero } => {
-                (Target::U8(out.as_mut_ptr(), 1.0 / *scale, f32::from(*zero)), out.len())
+            Output::U8 { out, scale, zero, factors } => {
+                (Target::U8(Steps::new(out, (*scale, *zero), *factors, n)), out.len())
             }
         };
         assert!(covers(len, m, ldc, n), "the output is too short for {m} x {n}");
@@ -178,7 +235,7 @@ impl Finish {
     pub(super) fn numbers(&self) -> Option<(*mut f32, usize)> {
         match self.target {
             Target::F32(out) => Some((out, self.ldc)),
-            Target::U8(..) => None,
+            Target::U8(_) => None,
         }
     }
 
@@ -195,7 +252,7 @@ impl Finish {
         };
         let output = match self.target {
             Target::F32(out) => at(out.cast(), self.ldc, size_of::<f32>()),
-            Target::U8(out, ..) => at(out, self.ldc, 1),
+            Target::U8(steps) => at(steps.out, self.ldc, 1),
         };
         match self.residual.is_null() {
             true => [output, Touch::NONE],
@@ -262,16 +319,10 @@ impl Finish {
                     match self.target {
                         Target::F32(out) if n == S::LANES => s.store(out.add(to), x),
                         Target::F32(out) => s.store_first(out.add(to), x, n),
-                        Target::U8(out, steps, zero) => {
-                            let q = s.fma(x, s.splat(steps), s.splat(zero));
-                            // What is below 0 is held there by the store, what is far below, too.
-                            let q = s.min(q, s.splat(255.0));
-                            if n == S::LANES {
-                                s.store_first_u8(out.add(to), s.to_i32(q), S::LANES);
-                            } else {
-                                s.store_first_u8(out.add(to), s.to_i32(q), n);
-                            }
+                        Target::U8(steps) if n == S::LANES => {
+                            steps.store(s, to, column, x, S::LANES);
                         }
+                        Target::U8(steps) => steps.store(s, to, column, x, n),
                     }
                 }
             }

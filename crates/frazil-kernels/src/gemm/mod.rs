@@ -14,7 +14,7 @@ pub mod f32;
 pub mod i8;
 
 pub(crate) mod block;
-mod epilogue;
+pub(crate) mod epilogue;
 pub(crate) mod tile;
 
 pub use epilogue::{Activation, Columns, Epilogue, Orientation, Output, Residual};

@@ -114,6 +114,33 @@ impl Affine<'_> {
     }
 }
 
+/// A row that is added.
+#[derive(Clone, Copy)]
+pub(crate) enum Term {
+    F32(*const f32),
+    /// Bytes, and what a step of one stands for.
+    I8(*const i8, f32),
+}
+
+impl Term {
+    /// The `n` numbers from column `c` on; a vector if there are more.
+    /// # Safety
+    /// They can be read.
+    #[inline(always)]
+    unsafe fn load<S: Simd>(self, s: S, c: usize, n: usize) -> S::F32 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Term::F32(from) if n >= S::LANES => s.load(from.add(c)),
+                Term::F32(from) => s.load_first(from.add(c), n),
+                Term::I8(from, scale) => {
+                    s.mul(s.to_f32(s.load_first_i8(from.add(c), n)), s.splat(scale))
+                }
+            }
+        }
+    }
+}
+
 /// Writes the sum of some rows, and gives the sum of all its lanes' numbers.
 /// # Safety
 /// `h` numbers can be written at `row`, and read at each of the terms.
@@ -122,7 +149,7 @@ pub(crate) unsafe fn gather<S: Simd, const N: usize>(
     s: S,
     row: *mut f32,
     h: usize,
-    terms: [*const f32; N],
+    terms: [Term; N],
 ) -> S::F32 {
     let mut sums = [s.splat(0.0); 4];
     let mut c = 0;
@@ -131,9 +158,9 @@ pub(crate) unsafe fn gather<S: Simd, const N: usize>(
         while c + 4 * S::LANES <= h {
             for (i, sum) in sums.iter_mut().enumerate() {
                 let at = c + i * S::LANES;
-                let mut x = s.load(terms[0].add(at));
+                let mut x = terms[0].load(s, at, S::LANES);
                 for term in &terms[1..] {
-                    x = s.add(x, s.load(term.add(at)));
+                    x = s.add(x, term.load(s, at, S::LANES));
                 }
                 s.store(row.add(at), x);
                 *sum = s.add(*sum, x);
@@ -141,9 +168,9 @@ pub(crate) unsafe fn gather<S: Simd, const N: usize>(
             c += 4 * S::LANES;
         }
         while c < h {
-            let mut x = s.load_first(terms[0].add(c), h - c);
+            let mut x = terms[0].load(s, c, h - c);
             for term in &terms[1..] {
-                x = s.add(x, s.load_first(term.add(c), h - c));
+                x = s.add(x, term.load(s, c, h - c));
             }
             s.store_first(row.add(c), x, h - c);
             sums[0] = s.add(sums[0], x);
@@ -158,7 +185,7 @@ struct Rows<'a> {
     rows: std::ops::Range<usize>,
     out: Shared<f32>,
     out_ld: usize,
-    bytes: Option<Target>,
+    bytes: Option<Target<'a>>,
 }
 
 impl Kernel for Rows<'_> {
@@ -174,8 +201,10 @@ impl Kernel for Rows<'_> {
                 let x = x.as_ptr().add(row * x_ld);
                 let out = self.out.at(row * self.out_ld);
                 let sum = match residual {
-                    Some((r, ld)) => gather(s, out, h, [x, r.as_ptr().add(row * ld)]),
-                    None => gather(s, out, h, [x]),
+                    Some((r, ld)) => {
+                        gather(s, out, h, [Term::F32(x), Term::F32(r.as_ptr().add(row * ld))])
+                    }
+                    None => gather(s, out, h, [Term::F32(x)]),
                 };
                 affine.normalise(s, out, sum);
                 if let Some(bytes) = &self.bytes {

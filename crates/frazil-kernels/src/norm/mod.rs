@@ -2,8 +2,8 @@
 
 mod fused;
 
-pub(crate) use fused::gather;
 pub use fused::{Affine, LayerNorm, fused_layer_norm_f32};
+pub(crate) use fused::{Term, gather};
 
 /// `out = (x - mean) / √(variance + epsilon) · gamma + beta` over each row.
 /// `x, out: [rows, h]  gamma, beta: [h]`. Mean and variance are kept in `f64`.

@@ -132,6 +132,15 @@ impl Simd for Avx2 {
         }
     }
     #[inline(always)]
+    unsafe fn load_first_i8(self, from: *const i8, n: usize) -> __m256i {
+        // SAFETY: the caller's promise; `self` is the proof that the CPU has the instruction.
+        unsafe {
+            let mut bytes = [0u8; 8];
+            std::ptr::copy_nonoverlapping(from.cast(), bytes.as_mut_ptr(), n.min(8));
+            _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(i64::from_le_bytes(bytes)))
+        }
+    }
+    #[inline(always)]
     fn splat(self, x: f32) -> __m256 {
         // SAFETY: `self` is the proof that the CPU has the instruction.
         unsafe { _mm256_set1_ps(x) }

@@ -121,6 +121,11 @@ impl Simd for Avx512 {
         unsafe { _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(first(n), from.cast())) }
     }
     #[inline(always)]
+    unsafe fn load_first_i8(self, from: *const i8, n: usize) -> __m512i {
+        // SAFETY: the caller's promise; `self` is the proof that the CPU has the instruction.
+        unsafe { _mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(first(n), from)) }
+    }
+    #[inline(always)]
     fn splat(self, x: f32) -> __m512 {
         // SAFETY: `self` is the proof that the CPU has the instruction.
         unsafe { _mm512_set1_ps(x) }

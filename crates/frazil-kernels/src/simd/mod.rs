@@ -69,6 +69,10 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// # Safety
     /// `n` bytes can be read at `from`.
     unsafe fn load_first_u8(self, from: *const u8, n: usize) -> Self::I32;
+    /// The same of signed bytes.
+    /// # Safety
+    /// `n` bytes can be read at `from`.
+    unsafe fn load_first_i8(self, from: *const i8, n: usize) -> Self::I32;
 
     /// `a + b`
     fn add(self, a: Self::F32, b: Self::F32) -> Self::F32;

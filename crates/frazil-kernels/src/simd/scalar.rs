@@ -85,6 +85,11 @@ impl Simd for Scalar {
         if n == 0 { 0 } else { i32::from(unsafe { from.read() }) }
     }
     #[inline(always)]
+    unsafe fn load_first_i8(self, from: *const i8, n: usize) -> i32 {
+        // SAFETY: the caller's promise.
+        if n == 0 { 0 } else { i32::from(unsafe { from.read() }) }
+    }
+    #[inline(always)]
     fn add(self, a: f32, b: f32) -> f32 {
         a + b
     }

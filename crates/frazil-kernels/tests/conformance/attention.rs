@@ -23,6 +23,7 @@ pub fn rows() -> Vec<Row> {
         row("attention, many sequences", many_sequences),
         row("attention, keys in any order", any_order),
         row("attention, large scores", large_scores),
+        row("attention, softmax on steps", on_steps),
         Row { kernel: "attention to bytes", tolerance: 0.0, check: to_bytes, speed: None },
         timed("attention", |isa| speed(isa, 1, 384, 2)),
         timed("attention", |isa| speed(isa, 1, 128, 6)),
@@ -36,6 +37,7 @@ struct Case {
     heads: usize,
     d: usize,
     scale: f32,
+    steps: Option<(f32, u8)>,
     qkv: Guarded<f32>,
     ld: usize,
     sequences: Vec<Sequence>,
@@ -50,7 +52,8 @@ impl Case {
         let len = (rows * ld).saturating_sub(5);
         let qkv = plain_numbers(rows as u64 + 1, len).into_iter().map(|x| 2.0 * x);
         let qkv = guard(qkv.collect::<Vec<_>>());
-        Self { heads, d, scale: 1.0 / (d as f32).sqrt(), qkv, ld, sequences, key_rows: None }
+        let (scale, steps, key_rows) = (1.0 / (d as f32).sqrt(), None, None);
+        Self { heads, d, scale, steps, qkv, ld, sequences, key_rows }
     }
 
     fn attention(&self) -> PackedAttention<'_> {
@@ -59,6 +62,7 @@ impl Case {
             heads: self.heads,
             size: self.d,
             scale: self.scale,
+            steps: self.steps,
             q: part(0),
             q_ld: self.ld,
             k: part(1),
@@ -118,11 +122,19 @@ impl Case {
                 let top = powers.iter().copied().fold(f64::MIN, f64::max);
                 powers.iter_mut().for_each(|x| *x = (*x - top).exp());
                 let sum: f64 = powers.iter().sum();
+                let weight = |power: f64| match self.steps {
+                    None => power / sum,
+                    Some((scale, zero)) => {
+                        let (scale, zero) = (f64::from(scale), f64::from(zero));
+                        let byte = (power / sum / scale + zero).round_ties_even().clamp(0.0, 255.0);
+                        (byte - zero) * scale
+                    }
+                };
                 let out = &mut out[row * columns + head * self.d..][..self.d];
                 out.fill(0.0);
-                for (&key, power) in keys.iter().zip(&powers) {
+                for (&key, &power) in keys.iter().zip(&powers) {
                     let values = out.iter_mut().zip(part(key, 2, head));
-                    values.for_each(|(out, &v)| *out += power / sum * f64::from(v));
+                    values.for_each(|(out, &v)| *out += weight(power) * f64::from(v));
                 }
             }
         }
@@ -206,6 +218,19 @@ fn large_scores(isa: Isa) -> Worst {
     worst
 }
 
+/// Steps so large that rounding is seen, and few numbers, so that none falls between two.
+fn on_steps(isa: Isa) -> Worst {
+    let mut worst = Worst::default();
+    for length in [1, 2, 7, 16, 33] {
+        for (steps, d) in [((1.0 / 16.0, 0), 8), ((1.0 / 40.0, 3), 24)] {
+            let mut case = Case::new(2, d, vec![Sequence { queries: 0..length, keys: 0..length }]);
+            case.steps = Some(steps);
+            case.check(isa, 1, &mut worst);
+        }
+    }
+    worst
+}
+
 fn to_bytes(isa: Isa) -> Worst {
     let mut worst = Worst::default();
     for (length, d) in [(1, 8), (19, 24), (37, 64)] {
@@ -214,7 +239,7 @@ fn to_bytes(isa: Isa) -> Worst {
         let pool = pool();
         let mut bytes = filled(0, numbers.len());
         let mut scratch = case.scratch(isa, &pool);
-        let out = Output::U8 { out: &mut bytes, scale: 0.01, zero: 113 };
+        let out = Output::U8 { out: &mut bytes, scale: 0.01, zero: 113, factors: None };
         packed_attention_f32(&pool, isa, &case.attention(), out, 2 * d, &mut scratch);
         for (&got, &x) in bytes.iter().zip(&numbers) {
             let wanted = quantize(x, 0.01, 113);

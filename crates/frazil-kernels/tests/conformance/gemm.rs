@@ -171,6 +171,7 @@ fn epilogues(isa: Isa) -> Worst {
         let (m, n, _) = size;
         let bias = numbers(3, n);
         let residual = numbers(4, m * (n + 1));
+        let factors = guard((0..n).map(|i| 0.5 + (i % 3) as f32 * 0.25).collect::<Vec<f32>>());
         for (i, activation) in activations.into_iter().enumerate() {
             let with_bias = i != 1;
             let with_residual = i != 2;
@@ -194,10 +195,12 @@ fn epilogues(isa: Isa) -> Worst {
             }
             let mut bytes = filled(77, m * (n + 5));
             let (scale, zero) = (0.02, 100);
-            let out = Output::U8 { out: &mut bytes, scale, zero };
+            let factors = (i % 2 == 1).then_some(&factors[..]);
+            let out = Output::U8 { out: &mut bytes, scale, zero, factors };
             case.run_into(isa, out, epilogue);
             for (i, got) in packed_rows(&bytes, n, n + 5, &77).into_iter().enumerate() {
-                let wanted = (wanted[i] / f64::from(scale) + f64::from(zero)).clamp(0.0, 255.0);
+                let wanted = wanted[i] * factors.map_or(1.0, |factors| f64::from(factors[i % n]));
+                let wanted = (wanted / f64::from(scale) + f64::from(zero)).clamp(0.0, 255.0);
                 // Half a step is rounding.
                 let difference = (f64::from(got) - wanted).abs() - 0.5;
                 worst.note(difference / 255.0, || format!("{size:?} {activation:?} u8 at {i}"));
@@ -399,7 +402,7 @@ fn byte_epilogues(isa: Isa) -> Worst {
                 worst.note(difference, || format!("{size:?} by row: {by_row}, at {i}"));
             }
             let mut bytes = filled(77, m * (n + 5));
-            run(Output::U8 { out: &mut bytes, scale: 0.01, zero: 90 });
+            run(Output::U8 { out: &mut bytes, scale: 0.01, zero: 90, factors: None });
             for (i, got) in packed_rows(&bytes, n, n + 5, &77).into_iter().enumerate() {
                 let wanted = (wanted[i] / f64::from(0.01f32) + 90.0).clamp(0.0, 255.0);
                 let difference = (f64::from(got) - wanted).abs() - 0.5;
@@ -421,7 +424,7 @@ fn byte_speed(isa: Isa, (m, n, k): (usize, usize, usize), activation: Activation
         bytes: (n * k) as f64,
         run: Box::new(move || {
             let epilogue = Epilogue { bias: Some(&bias), activation, residual: None };
-            let out = Output::U8 { out: &mut c, scale: 0.01, zero: 128 };
+            let out = Output::U8 { out: &mut c, scale: 0.01, zero: 128, factors: None };
             let factors = case.factors(&packed, i8::Zeros::Tensor(128));
             let scales = i8::Gemm {
                 factors,

@@ -14,6 +14,7 @@ use frazil_kernels::par::Pool;
 use guard::{Edge, Guarded, guard};
 
 mod attention;
+mod bound;
 mod gemm;
 mod guard;
 mod vector;

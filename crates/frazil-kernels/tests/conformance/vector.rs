@@ -3,12 +3,15 @@
 use std::cell::RefCell;
 
 use frazil_kernels::Isa;
-use frazil_kernels::embed::{EmbedNorm, embed_norm_f32};
+use frazil_kernels::embed::{EmbedNorm, Table, embed_norm_f32};
 use frazil_kernels::norm::{Affine, LayerNorm, fused_layer_norm_f32};
 use frazil_kernels::number::erf;
 use frazil_kernels::par::Pool;
 use frazil_kernels::pointwise::{Function, add_f32, bias_f32, map_f32};
-use frazil_kernels::quantize::{Bytes, Scales, dequantize_f32, quantize, quantize_rows_f32, range};
+use frazil_kernels::quantize::{
+    Bytes, MIDDLE, Scales, Steps, dequantize_rows_f32, quantize, quantize_rows_f32,
+    quantize_symmetric, range,
+};
 use frazil_kernels::softmax::{log_softmax_f32, softmax_f32};
 
 use crate::guard::{Guarded, filled, guard};
@@ -80,6 +83,7 @@ pub fn rows() -> Vec<Row> {
             check: quantized_rows,
             speed: Some(quantize_rows_speed),
         },
+        exact("quantize columns", quantized_columns),
         exact("dequantize", dequantized),
         Row {
             kernel: "embed + layer_norm",
@@ -276,7 +280,7 @@ fn norm_bytes(isa: Isa) -> Worst {
             } else {
                 Scales::Tensor { scale: 0.02, zero: 100 }
             };
-            let wanted_bytes = Bytes { out: &mut bytes, ld, scales };
+            let wanted_bytes = Bytes { out: &mut bytes, ld, scales, factors: None };
             with_pool(|pool| {
                 fused_layer_norm_f32(pool, isa, &norm, &mut out, h, Some(wanted_bytes));
             });
@@ -333,7 +337,8 @@ fn quantized(isa: Isa) -> Worst {
             *x = special;
         }
         let mut bytes = filled(77u8, rows * ld);
-        let out = Bytes { out: &mut bytes, ld, scales: Scales::Tensor { scale: 0.03, zero: 120 } };
+        let scales = Scales::Tensor { scale: 0.03, zero: 120 };
+        let out = Bytes { out: &mut bytes, ld, scales, factors: None };
         with_pool(|pool| quantize_rows_f32(pool, isa, [rows, h], &x, x_ld, out));
         for row in 0..rows {
             let x = &x[row * x_ld..][..h];
@@ -352,7 +357,7 @@ fn quantized_rows(isa: Isa) -> Worst {
             let mut bytes = filled(77u8, rows * h);
             let (mut scale, mut zero) = (filled(0.0, rows), filled(0, rows));
             let scales = Scales::Rows { scale: &mut scale, zero: &mut zero, top: 255 };
-            let out = Bytes { out: &mut bytes, ld: h, scales };
+            let out = Bytes { out: &mut bytes, ld: h, scales, factors: None };
             with_pool(|pool| quantize_rows_f32(pool, isa, [rows, h], &x, h, out));
             for row in 0..rows {
                 let x = &x[row * h..][..h];
@@ -375,7 +380,7 @@ fn quantize_speed(isa: Isa) -> Timed {
         bytes: 5.0 * (rows * h) as f64,
         run: Box::new(move || {
             let scales = Scales::Tensor { scale: 0.01, zero: 128 };
-            let out = Bytes { out: &mut bytes, ld: h, scales };
+            let out = Bytes { out: &mut bytes, ld: h, scales, factors: None };
             quantize_rows_f32(&pool, isa, [rows, h], &x, h, out);
         }),
     }
@@ -391,20 +396,72 @@ fn quantize_rows_speed(isa: Isa) -> Timed {
         bytes: 5.0 * (rows * h) as f64,
         run: Box::new(move || {
             let scales = Scales::Rows { scale: &mut scale, zero: &mut zero, top: 255 };
-            let out = Bytes { out: &mut bytes, ld: h, scales };
+            let out = Bytes { out: &mut bytes, ld: h, scales, factors: None };
             quantize_rows_f32(&pool, isa, [rows, h], &x, h, out);
         }),
     }
 }
 
+/// Columns times factors, in all kinds of bytes.
+fn quantized_columns(isa: Isa) -> Worst {
+    let mut worst = Worst::default();
+    for h in lengths(&[]) {
+        let rows = 9;
+        let x = scaled(1, rows * h, 4.0);
+        let factors = guard((0..h).map(|i| 0.25 + (i % 7) as f32 * 0.5).collect::<Vec<f32>>());
+        let y: Vec<f32> = x.iter().enumerate().map(|(i, x)| x * factors[i % h.max(1)]).collect();
+        let mut bytes = filled(77u8, rows * h);
+        let mut run = |scales: Scales<'_>| {
+            let out = Bytes { out: &mut bytes, ld: h, scales, factors: Some(&factors) };
+            with_pool(|pool| quantize_rows_f32(pool, isa, [rows, h], &x, h, out));
+            bytes.to_vec()
+        };
+        let same = run(Scales::Tensor { scale: 0.1, zero: 120 });
+        same_bytes(&mut worst, &same, &y, (0.1, 120, 255));
+        let signed = run(Scales::Symmetric { scale: 0.05 });
+        for (&got, &y) in signed.iter().zip(&y) {
+            let wanted = (i16::from(quantize_symmetric(y, 0.05)) + i16::from(MIDDLE)) as u8;
+            worst.note(f64::from(got.abs_diff(wanted)), || format!("{y}: {got} for {wanted}"));
+        }
+        let (mut scale, mut zero) = (filled(0.0, rows), filled(0, rows));
+        let own = run(Scales::Rows { scale: &mut scale, zero: &mut zero, top: 255 });
+        for row in 0..rows {
+            let y = &y[row * h..][..h];
+            let low = y.iter().copied().fold(0.0, f32::min);
+            let high = y.iter().copied().fold(0.0, f32::max);
+            assert_eq!((scale[row], zero[row]), range(low, high, 255), "h {h}");
+            same_bytes(&mut worst, &own[row * h..][..h], y, (scale[row], zero[row], 255));
+        }
+    }
+    worst
+}
+
 fn dequantized(isa: Isa) -> Worst {
     let mut worst = Worst::default();
-    for n in lengths(&[20_000]) {
-        let x = guard((0..n).map(|i| (i * 31 % 256) as u8).collect::<Vec<_>>());
-        let mut out = filled(f32::NAN, n);
-        with_pool(|pool| dequantize_f32(pool, isa, &x, 0.37, 99, &mut out));
-        let wanted: Vec<f64> = x.iter().map(|&x| f64::from((f32::from(x) - 99.0) * 0.37)).collect();
-        compare(&mut worst, &out, &wanted, |i| format!("{n} bytes, {i}"));
+    for n in lengths(&[2_000]) {
+        let (rows, x_ld, out_ld) = (7, n + 1, n + 3);
+        let x = guard((0..rows * x_ld).map(|i| (i * 31 % 256) as u8).collect::<Vec<_>>());
+        let scale = guard((0..rows).map(|row| 0.37 + row as f32).collect::<Vec<f32>>());
+        let zero = guard((0..rows).map(|row| 99 + row as u8).collect::<Vec<u8>>());
+        let own = Steps::Rows { scale: &scale, zero: &zero };
+        for steps in [Steps::Tensor { scale: 0.37, zero: 99 }, own] {
+            let mut out = filled(f32::NAN, rows * out_ld);
+            with_pool(|pool| {
+                let to = (&mut out[..], out_ld);
+                dequantize_rows_f32(pool, isa, [rows, n], (&x, x_ld), steps, to);
+            });
+            for row in 0..rows {
+                let (scale, zero) = match steps {
+                    Steps::Tensor { scale, zero } => (scale, zero),
+                    Steps::Rows { scale, zero } => (scale[row], zero[row]),
+                };
+                let number = |&x: &u8| f64::from((f32::from(x) - f32::from(zero)) * scale);
+                let wanted: Vec<f64> = x[row * x_ld..][..n].iter().map(number).collect();
+                let (got, beyond) = out[row * out_ld..][..out_ld].split_at(n);
+                assert!(beyond.iter().all(|x| x.is_nan()), "nothing is written between rows");
+                compare(&mut worst, got, &wanted, |i| format!("{n} bytes, row {row}, {i}"));
+            }
+        }
     }
     worst
 }
@@ -414,6 +471,9 @@ struct Tables {
     words: Guarded<f32>,
     types: Guarded<f32>,
     positions: Guarded<f32>,
+    /// The words in bytes, with a scale for each, and one for all.
+    bytes: Guarded<i8>,
+    scales: [Guarded<f32>; 2],
     gamma: Guarded<f32>,
     beta: Guarded<f32>,
     indices: [Guarded<u32>; 3],
@@ -426,15 +486,24 @@ impl Tables {
         });
         let table = |seed: u64, entries: usize| numbers(seed, entries * h);
         let (words, types, positions) = (table(1, 101), table(2, 2), table(3, 50));
-        Self { words, types, positions, gamma: table(4, 1), beta: table(5, 1), indices }
+        let bytes = guard(words.iter().map(|&x| quantize_symmetric(x, 0.01)).collect::<Vec<_>>());
+        let by_row = (0..101).map(|row| 0.01 + row as f32 * 1e-4).collect::<Vec<f32>>();
+        let scales = [guard(by_row), guard(vec![0.01])];
+        let (gamma, beta) = (table(4, 1), table(5, 1));
+        Self { words, types, positions, bytes, scales, gamma, beta, indices }
     }
 
-    fn embed(&self) -> EmbedNorm<'_> {
+    /// `bytes`: which scales words have, if they are bytes.
+    fn embed(&self, bytes: Option<usize>) -> EmbedNorm<'_> {
         let [ids, segments, places] = &self.indices;
+        let words = match bytes {
+            None => Table::F32(&self.words),
+            Some(scales) => Table::I8 { bytes: &self.bytes, scales: &self.scales[scales] },
+        };
         EmbedNorm {
-            words: &self.words,
-            types: &self.types,
-            positions: &self.positions,
+            words,
+            types: Table::F32(&self.types),
+            positions: Table::F32(&self.positions),
             ids,
             segments,
             places,
@@ -445,14 +514,15 @@ impl Tables {
 
 fn embed(isa: Isa) -> Worst {
     let mut worst = Worst::default();
-    for h in lengths(&[]) {
+    let sizes = lengths(&[]).flat_map(|h| [None, Some(0), Some(1)].map(|b| (h, b)));
+    for (h, bytes) in sizes {
         let (t, out_ld) = (57, h + 3);
         let tables = Tables::new(t, h);
         let mut out = filled(f32::NAN, t * out_ld);
-        let embed = tables.embed();
+        let embed = tables.embed(bytes);
         with_pool(|pool| embed_norm_f32(pool, isa, &embed, &mut out, out_ld, None));
         for row in 0..t {
-            let entry = |table: &[f32], i: u32, c: usize| f64::from(table[i as usize * h + c]);
+            let entry = |table: Table<'_>, i: u32, c: usize| f64::from(table.number(h, i, c));
             let sum = |c: usize| {
                 entry(embed.words, embed.ids[row], c)
                     + entry(embed.types, embed.segments[row], c)
@@ -474,6 +544,6 @@ fn embed_speed(isa: Isa) -> Timed {
         size: "128 x 768".into(),
         operations: (t * h) as f64,
         bytes: 16.0 * (t * h) as f64,
-        run: Box::new(move || embed_norm_f32(&pool, isa, &tables.embed(), &mut out, h, None)),
+        run: Box::new(move || embed_norm_f32(&pool, isa, &tables.embed(None), &mut out, h, None)),
     }
 }

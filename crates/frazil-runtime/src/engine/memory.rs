@@ -1,6 +1,6 @@
 //! Which step reads and writes what, and from that: which values can share a block of memory.
 
-use super::program::{Place, Program, Sequences, Stride, View, Work};
+use super::program::{Place, Program, Quantized, Sequences, Step, Stride, View, Work};
 
 /// Leaves out plain steps that nobody reads: what they would have told was known without them.
 pub(super) fn drop_unread(program: &mut Program) {
@@ -40,9 +40,12 @@ pub(super) fn assign_blocks(program: &mut Program) {
     // Per block: until when it is taken, and what it was made for.
     let mut blocks: Vec<(usize, Stride)> = Vec::new();
     let mut given: Vec<bool> = vec![false; program.storages.len()];
-    let written =
-        |work: &Work| work.out().into_iter().chain(work.bytes()).map(|v| v.storage).collect();
-    let written: Vec<Vec<usize>> = program.steps.iter().map(|step| written(&step.work)).collect();
+    let written = |step: &Step| {
+        let mut storages = Vec::new();
+        step.work.written(&mut |view| storages.push(view.storage));
+        storages
+    };
+    let written: Vec<Vec<usize>> = program.steps.iter().map(written).collect();
     for (at, out) in
         written.iter().enumerate().flat_map(|(at, all)| all.iter().map(move |&out| (at, out)))
     {
@@ -79,6 +82,7 @@ impl Work {
             | Work::Softmax { out, .. }
             | Work::Gather { out, .. }
             | Work::Column { out, .. }
+            | Work::Dequantize { out, .. }
             | Work::UnpackRows { out, .. } => Some(out),
             Work::Quantize { out, .. } => Some(&out.view),
             Work::PackRows { .. }
@@ -89,20 +93,23 @@ impl Work {
         }
     }
 
-    /// The bytes that it writes beside that.
-    fn bytes(&self) -> Option<&View> {
-        match self {
-            Work::Embed(embed) => embed.bytes.as_ref().map(|bytes| &bytes.view),
-            Work::LayerNorm { bytes, .. } => bytes.as_ref().map(|bytes| &bytes.view),
+    /// Everything that the step writes.
+    fn written(&self, seen: &mut impl FnMut(&View)) {
+        self.out().into_iter().for_each(&mut *seen);
+        let bytes = match self {
+            Work::Embed(embed) => embed.bytes.as_ref(),
+            Work::LayerNorm { bytes, .. } => bytes.as_ref(),
+            Work::Quantize { out, .. } => Some(out),
             _ => None,
-        }
+        };
+        bytes.into_iter().flat_map(Quantized::views).for_each(seen);
     }
 
     /// Every view that the step reads or writes.
     pub(crate) fn views(&self, seen: &mut impl FnMut(&View)) {
-        self.out().into_iter().chain(self.bytes()).for_each(&mut *seen);
-        if let Work::LinearI8 { x, .. } = self {
-            seen(&x.view);
+        self.written(seen);
+        if let Work::LinearI8 { x, .. } | Work::Dequantize { x, .. } = self {
+            x.views().for_each(&mut *seen);
         }
         self.places(&mut |place| {
             if let Place::View(view) = place {
@@ -132,7 +139,7 @@ impl Work {
             | Work::Watch { x, .. }
             | Work::Quantize { x, .. } => seen(x),
             Work::Head { list, .. } => seen(list),
-            Work::Count { .. } => {}
+            Work::Count { .. } | Work::Dequantize { .. } => {}
             Work::Attention(attention) => {
                 [&attention.q, &attention.k, &attention.v].into_iter().for_each(&mut *seen);
                 match &attention.sequences {

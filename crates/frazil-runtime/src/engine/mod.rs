@@ -39,8 +39,6 @@ pub struct EngineOptions {
     pub threads: Option<usize>,
     /// Whether padding is dropped. Outputs at padding positions are then 0.
     pub packed: bool,
-    /// Products whose inputs were seen ([`Engine::observe`]) are computed in bytes.
-    pub int8: Option<Ranges>,
     /// Weights that were packed before ([`Engine::packed_weights`]), for the same instructions. The
     /// graph may have variables in place of the constants that they took in.
     pub weights: Option<PackedWeights>,
@@ -57,8 +55,6 @@ pub struct Packed {
     pub file: Bytes,
     /// Where they lie in it.
     pub range: Range<usize>,
-    /// What a step of one stands for in each column, if they are bytes.
-    pub scales: Option<Vec<f32>>,
 }
 
 /// The packed weights of one product, to be stored.
@@ -68,16 +64,13 @@ pub struct PackedPart<'a> {
     pub node: &'a str,
     /// The weights.
     pub bytes: &'a [u8],
-    /// What a step of one stands for in each column, if they are bytes; none for float32.
-    pub scales: Option<&'a [f32]>,
+    /// Whether they are bytes, not float32.
+    pub int8: bool,
 }
-
-/// The smallest and the largest number that the product of a node was seen to read.
-pub type Ranges = HashMap<String, (f32, f32)>;
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { isa: None, threads: None, packed: true, int8: None, weights: None }
+        Self { isa: None, threads: None, packed: true, weights: None }
     }
 }
 
@@ -117,8 +110,7 @@ impl Engine {
             None => default_threads()?,
         };
         raise(&mut graph, options.packed)?;
-        let program =
-            Arc::new(lower::lower(graph, isa, options.int8.as_ref(), options.weights.as_ref())?);
+        let program = Arc::new(lower::lower(graph, isa, options.weights.as_ref())?);
         let pool = Arc::new(Pool::new(threads));
         Ok(Self { program, pool, idle: Arc::default() })
     }
@@ -129,12 +121,6 @@ impl Engine {
             let outputs = worker.run(inputs)?;
             Ok(Run { outputs: outputs.tensors()?, notes: outputs.notes().to_vec() })
         })
-    }
-
-    /// Runs a batch and widens `ranges` by what products read; those of few columns, the heads, are
-    /// left out: they cost little, and their inputs matter.
-    pub fn observe(&self, inputs: &Inputs, ranges: &mut Ranges) -> Result<()> {
-        self.with_worker(|worker| worker.observe(inputs, ranges))
     }
 
     /// Runs a batch and shows what the sites of the graph read, in the order of the run: for graphs

@@ -3,6 +3,8 @@
 //! A value is either a [`View`] of a block that fast kernels read and write, or a tensor that the
 //! plain operations make. Extents are known when a batch arrives: the program names them.
 
+use std::sync::Arc;
+
 use frazil_graph::{Dim, Graph, NodeId, Value};
 use frazil_kernels::Isa;
 use frazil_kernels::gemm::Activation;
@@ -64,15 +66,45 @@ impl Kind {
     }
 }
 
-/// Rows of bytes, each of which stands for `(byte - zero) * scale`.
+/// Rows of bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Quantized {
     pub view: View,
-    pub scale: f32,
-    pub zero: u8,
+    pub scales: Scales,
+    /// What numbers are multiplied by, column by column, before they become bytes.
+    pub factors: Option<Arc<[f32]>>,
 }
 
-/// Where a product goes: to numbers, or right to the bytes of the next product.
+/// What bytes stand for: `(byte - zero) * scale`.
+#[derive(Clone, Debug)]
+pub(crate) enum Scales {
+    Tensor {
+        scale: f32,
+        zero: u8,
+    },
+    /// The byte in the middle stands for 0.
+    Symmetric {
+        scale: f32,
+    },
+    /// Of each row its own, in memory.
+    Rows {
+        scale: View,
+        zero: View,
+    },
+}
+
+impl Quantized {
+    /// Everything that is written with the bytes.
+    pub fn views(&self) -> impl Iterator<Item = &View> {
+        let rows = match &self.scales {
+            Scales::Rows { scale, zero } => vec![scale, zero],
+            _ => Vec::new(),
+        };
+        std::iter::once(&self.view).chain(rows)
+    }
+}
+
+/// Where a product goes: to numbers, or right to the bytes of the next product, whose scale is known.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     F32(View),
@@ -208,6 +240,11 @@ pub(crate) enum Work {
         x: Place,
         out: Quantized,
     },
+    /// Bytes to the numbers that they stand for.
+    Dequantize {
+        x: Quantized,
+        out: View,
+    },
     /// Shows rows to whoever watches ([`super::Engine::watch`]), and does nothing else.
     Watch {
         x: Place,
@@ -249,6 +286,8 @@ pub(crate) struct Attention {
     pub heads: usize,
     pub size: usize,
     pub scale: f32,
+    /// Scale and zero of the bytes that the softmax is put on, if any.
+    pub steps: Option<(f32, u8)>,
     pub sequences: Sequences,
     pub out: Target,
 }

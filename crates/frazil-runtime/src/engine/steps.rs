@@ -7,11 +7,13 @@ use frazil_kernels::embed::{EmbedNorm, embed_norm_f32};
 use frazil_kernels::gemm::{Activation, Epilogue, Output, Residual, f32 as gemm, i8 as gemm_i8};
 use frazil_kernels::norm::{Affine, LayerNorm, fused_layer_norm_f32};
 use frazil_kernels::pointwise::{Function, map_f32};
-use frazil_kernels::quantize::{Bytes, Scales, quantize_rows_f32};
+use frazil_kernels::quantize::{
+    Bytes, MIDDLE, Scales as ByteScales, Steps, dequantize_rows_f32, quantize_rows_f32,
+};
 use frazil_kernels::softmax::{log_softmax_f32, softmax_f32};
 
 use super::program::{
-    Attention, Embed, Norm, Place, Quantized, Sequences, Step, Target, View, Work,
+    Attention, Embed, Norm, Place, Quantized, Scales, Sequences, Step, Target, View, Work,
 };
 use super::worker::{Context, Lent, Rows, StepTime, Worker};
 use crate::{Error, Result, ops};
@@ -23,17 +25,49 @@ impl Norm {
 }
 
 /// The output of a kernel that writes numbers or bytes.
-fn output<'a>(lent: &'a mut Lent, target: &Target) -> Output<'a> {
+fn output<'a>(lent: &'a mut Lent, target: &'a Target) -> Output<'a> {
     match target {
         Target::F32(_) => Output::F32(lent.f32()),
-        Target::U8(bytes) => Output::U8 { out: lent.u8(), scale: bytes.scale, zero: bytes.zero },
+        Target::U8(bytes) => {
+            let (scale, zero) = bytes.fixed();
+            Output::U8 { out: lent.u8(), scale, zero, factors: bytes.factors.as_deref() }
+        }
     }
 }
 
-/// The bytes that a kernel writes beside its numbers.
-fn bytes<'a>(lent: &'a mut Lent, quantized: &Quantized) -> Bytes<'a> {
-    let scales = Scales::Tensor { scale: quantized.scale, zero: quantized.zero };
-    Bytes { ld: lent.stride, out: lent.u8(), scales }
+impl Quantized {
+    /// Scale and zero that are known beforehand.
+    fn fixed(&self) -> (f32, u8) {
+        match self.scales {
+            Scales::Tensor { scale, zero } => (scale, zero),
+            Scales::Symmetric { scale } => (scale, MIDDLE),
+            Scales::Rows { .. } => unreachable!("rows get their scales when they are there"),
+        }
+    }
+}
+
+/// Blocks on loan for rows of bytes, and for their scales where each row has its own.
+struct LentBytes {
+    bytes: Lent,
+    rows: Option<(Lent, Lent)>,
+}
+
+impl LentBytes {
+    /// The bytes that a kernel writes.
+    fn bytes<'a>(&'a mut self, quantized: &'a Quantized) -> Bytes<'a> {
+        let scales = match (&quantized.scales, &mut self.rows) {
+            (_, Some((scale, zero))) => {
+                ByteScales::Rows { scale: scale.f32(), zero: zero.u8(), top: u8::MAX }
+            }
+            (Scales::Symmetric { scale }, None) => ByteScales::Symmetric { scale: *scale },
+            (_, None) => {
+                let (scale, zero) = quantized.fixed();
+                ByteScales::Tensor { scale, zero }
+            }
+        };
+        let factors = quantized.factors.as_deref();
+        Bytes { ld: self.bytes.stride, out: self.bytes.u8(), scales, factors }
+    }
 }
 
 impl Worker {
@@ -69,6 +103,14 @@ impl Worker {
                 let mut lent = self.take(context, out.view())?;
                 let (rows, _) = self.extents_of(&x.view);
                 let (a, lda) = self.bytes(context.program, &x.view);
+                let (zeros, scales) = match self.stand_for(context, x) {
+                    Steps::Tensor { scale, zero } => {
+                        (gemm_i8::Zeros::Tensor(zero), gemm_i8::Scales::Tensor(scale))
+                    }
+                    Steps::Rows { scale, zero } => {
+                        (gemm_i8::Zeros::Rows(zero), gemm_i8::Scales::Rows(scale))
+                    }
+                };
                 let sum = residual.as_ref().map(|place| self.rows(context, place)).transpose()?;
                 let product = gemm_i8::Gemm {
                     factors: gemm_i8::Factors {
@@ -77,10 +119,10 @@ impl Worker {
                         k: linear.k,
                         a,
                         lda,
-                        zeros: gemm_i8::Zeros::Tensor(x.zero),
+                        zeros,
                         w: linear.packed(),
                     },
-                    scales: gemm_i8::Scales::Tensor(x.scale),
+                    scales,
                     column_scales: &linear.scales,
                     ldc: lent.stride,
                     out: output(&mut lent, out),
@@ -93,7 +135,7 @@ impl Worker {
             Work::LayerNorm { x, norm, out, bytes: also } => {
                 let mut lent = self.take(context, out)?;
                 let mut beside =
-                    also.as_ref().map(|also| self.take(context, &also.view)).transpose()?;
+                    also.as_ref().map(|also| self.take_bytes(context, also)).transpose()?;
                 let x = self.rows(context, x)?;
                 let norm = LayerNorm {
                     rows: x.rows,
@@ -103,24 +145,29 @@ impl Worker {
                     affine: norm.affine(),
                 };
                 let (ld, isa) = (lent.stride, context.program.isa);
-                let also = beside.as_mut().zip(also.as_ref()).map(|(lent, q)| bytes(lent, q));
+                let also = beside.as_mut().zip(also.as_ref()).map(|(lent, q)| lent.bytes(q));
                 fused_layer_norm_f32(&self.pool, isa, &norm, lent.f32(), ld, also);
                 self.give(lent);
-                beside.into_iter().for_each(|beside| self.give(beside));
+                beside.into_iter().for_each(|beside| self.give_bytes(beside));
                 Ok(())
             }
             Work::Quantize { x, out } => {
-                let mut lent = self.take(context, &out.view)?;
+                let mut lent = self.take_bytes(context, out)?;
                 let x = self.rows(context, x)?;
                 let (extents, isa) = ([x.rows, x.width], context.program.isa);
-                quantize_rows_f32(
-                    &self.pool,
-                    isa,
-                    extents,
-                    &x.data,
-                    x.stride,
-                    bytes(&mut lent, out),
-                );
+                let bytes = lent.bytes(out);
+                quantize_rows_f32(&self.pool, isa, extents, &x.data, x.stride, bytes);
+                self.give_bytes(lent);
+                Ok(())
+            }
+            Work::Dequantize { x, out } => {
+                let mut lent = self.take(context, out)?;
+                let (rows, width) = self.extents_of(&x.view);
+                let (bytes, steps) =
+                    (self.bytes(context.program, &x.view), self.stand_for(context, x));
+                let (isa, ld) = (context.program.isa, lent.stride);
+                let to = (lent.f32(), ld);
+                dequantize_rows_f32(&self.pool, isa, [rows, width], bytes, steps, to);
                 self.give(lent);
                 Ok(())
             }
@@ -187,6 +234,39 @@ impl Worker {
                     self.tensors[at] = Some(ops::aligned(tensor));
                 }
                 Ok(())
+            }
+        }
+    }
+
+    /// Takes the blocks of rows of bytes out.
+    fn take_bytes(&mut self, context: Context<'_>, to: &Quantized) -> Result<LentBytes> {
+        let bytes = self.take(context, &to.view)?;
+        let rows = match &to.scales {
+            Scales::Rows { scale, zero } => {
+                Some((self.take(context, scale)?, self.take(context, zero)?))
+            }
+            _ => None,
+        };
+        Ok(LentBytes { bytes, rows })
+    }
+
+    /// Puts them back.
+    fn give_bytes(&mut self, lent: LentBytes) {
+        self.give(lent.bytes);
+        let (scale, zero) = lent.rows.unzip();
+        scale.into_iter().chain(zero).for_each(|lent| self.give(lent));
+    }
+
+    /// What bytes stand for that are there.
+    fn stand_for<'a>(&'a self, context: Context<'a>, x: &Quantized) -> Steps<'a> {
+        match &x.scales {
+            Scales::Rows { scale, zero } => Steps::Rows {
+                scale: self.numbers(context.program, scale),
+                zero: self.bytes(context.program, zero).0,
+            },
+            _ => {
+                let (scale, zero) = x.fixed();
+                Steps::Tensor { scale, zero }
             }
         }
     }
@@ -321,16 +401,17 @@ impl Worker {
             None => (0..ids.len()).for_each(push),
         }
         let mut lent = self.take(context, &embed.out)?;
-        let beside = embed.bytes.as_ref().map(|also| self.take(context, &also.view));
+        let beside = embed.bytes.as_ref().map(|also| self.take_bytes(context, also));
         let mut beside = beside.transpose()?;
-        let also = beside.as_mut().zip(embed.bytes.as_ref()).map(|(lent, q)| bytes(lent, q));
+        let also = beside.as_mut().zip(embed.bytes.as_ref()).map(|(lent, q)| lent.bytes(q));
         let (tables, ld) = ([&embed.words, &embed.types, &embed.positions], lent.stride);
-        let [word_table, type_table, position_table] = tables.map(|table| table.values());
+        let tables = tables.map(|table| table.values());
+        let [word_table, type_table, position_table] = [0, 1, 2].map(|i| tables[i].table());
         if let Some(norm) = &embed.norm {
             let lookup = EmbedNorm {
-                words: &word_table,
-                types: &type_table,
-                positions: &position_table,
+                words: word_table,
+                types: type_table,
+                positions: position_table,
                 ids: &words,
                 segments: &types,
                 places: &places,
@@ -340,16 +421,15 @@ impl Worker {
         } else {
             let width = embed.words.width;
             for (row, to) in lent.f32().chunks_mut(ld.max(1)).enumerate().take(words.len()) {
-                let word = &word_table[words[row] as usize * width..];
-                let kind = &type_table[types[row] as usize * width..];
-                let place = &position_table[places[row] as usize * width..];
                 for (i, to) in to[..width].iter_mut().enumerate() {
-                    *to = word[i] + kind[i] + place[i];
+                    *to = word_table.number(width, words[row], i)
+                        + type_table.number(width, types[row], i)
+                        + position_table.number(width, places[row], i);
                 }
             }
         }
         self.give(lent);
-        beside.into_iter().for_each(|beside| self.give(beside));
+        beside.into_iter().for_each(|beside| self.give_bytes(beside));
         self.integers = [ids, segments];
         self.lookups = [words, types, places];
         Ok(())
@@ -405,6 +485,7 @@ impl Worker {
             heads: attention.heads,
             size: attention.size,
             scale: attention.scale,
+            steps: attention.steps,
             q: &q.data,
             q_ld: q.stride,
             k: &k.data,
@@ -487,7 +568,7 @@ impl Worker {
             Work::Map { .. } | Work::Add { .. } | Work::Softmax { .. } => {
                 ("elementwise".into(), 0.0)
             }
-            Work::Quantize { .. } => ("quantize".into(), 0.0),
+            Work::Quantize { .. } | Work::Dequantize { .. } => ("quantize".into(), 0.0),
             Work::Watch { .. } => ("watch".into(), 0.0),
             Work::Plain { .. } => (format!("plain {}", node.op), 0.0),
         };

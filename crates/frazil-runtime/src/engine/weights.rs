@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use frazil_kernels::Isa;
+use frazil_kernels::embed;
 use frazil_kernels::gemm::{ALIGN, Columns, Orientation, f32 as gemm, i8 as gemm_i8};
-use frazil_tensor::{DType, Tensor};
+use frazil_tensor::{DType, Element, Tensor};
 
 use super::block::Block;
 use super::{Packed, PackedPart, PackedWeights};
@@ -23,7 +24,7 @@ pub(crate) struct Linear {
     name: String,
 }
 
-/// The same in bytes: symmetric, with a scale for each column.
+/// The same of bytes, with a scale for each column.
 pub(crate) struct LinearI8 {
     pub k: usize,
     pub n: usize,
@@ -76,8 +77,10 @@ impl Memory {
 pub(crate) struct Matrix {
     /// The node of the product.
     pub node: String,
-    /// The weight; none where it was packed before.
+    /// The weight, float32 or bytes; none where it was packed before.
     pub weight: Option<Tensor>,
+    /// Of bytes, what a step of one stands for: `[n]`, or `[1]`.
+    pub scales: Option<Tensor>,
     pub k: usize,
     pub n: usize,
     /// Whether it is `[n, k]`.
@@ -87,9 +90,20 @@ pub(crate) struct Matrix {
 }
 
 impl Matrix {
-    fn weight(&self) -> Result<Cow<'_, [f32]>, String> {
+    fn weight<T: Element>(&self) -> Result<Cow<'_, [T]>, String> {
         let weight = self.weight.as_ref().ok_or("the weight is not there")?;
-        weight.values::<f32>().map_err(|error| error.to_string())
+        weight.values::<T>().map_err(|error| error.to_string())
+    }
+
+    /// The scale of each column.
+    fn scales(&self) -> Result<Vec<f32>, String> {
+        let scales = self.scales.as_ref().ok_or("the weight is no bytes")?;
+        let scales = scales.values::<f32>().map_err(|error| error.to_string())?;
+        match scales.len() {
+            1 => Ok(vec![scales[0]; self.n]),
+            n if n == self.n => Ok(scales.into_owned()),
+            found => Err(format!("{found} scales for {} columns", self.n)),
+        }
     }
 
     fn orientation(&self) -> Orientation {
@@ -147,12 +161,10 @@ impl Linear {
         let name = name(parts);
         let len = gemm::packed_len(isa, k, n);
         let packed = match before.and_then(|before| before.get(&name)) {
-            Some(found) if found.scales.is_some() => {
-                return Err("the weights were packed as bytes".into());
-            }
             Some(found) => Memory::before(found, 4 * len)?,
             None => {
-                let weights = parts.iter().map(Matrix::weight).collect::<Result<Vec<_>, _>>()?;
+                let weights = parts.iter().map(Matrix::weight::<f32>);
+                let weights = weights.collect::<Result<Vec<_>, _>>()?;
                 let columns = columns(parts, weights.iter().map(|weight| &**weight));
                 Memory::made(4 * len, |block| {
                     gemm::pack(isa, &columns, k, &mut block.f32_mut()[..len]);
@@ -164,7 +176,7 @@ impl Linear {
 
     /// What a file of packed weights has of it.
     pub fn stored(&self) -> PackedPart<'_> {
-        PackedPart { node: &self.name, bytes: self.packed.bytes(), scales: None }
+        PackedPart { node: &self.name, bytes: self.packed.bytes(), int8: false }
     }
 
     /// The weights as the product wants them.
@@ -174,43 +186,36 @@ impl Linear {
 }
 
 impl LinearI8 {
-    /// Rounds matrices side by side to bytes, or takes what was packed before; the reason if that
+    /// Packs matrices of bytes side by side, or takes what was packed before; the reason if that
     /// cannot be.
     pub fn new(isa: Isa, parts: &[Matrix], before: Option<&PackedWeights>) -> Result<Self, String> {
         let (k, n) = extents(parts)?;
         let name = name(parts);
+        if k > usize::from(u16::MAX) {
+            return Err(format!("sums over {k} products of bytes do not fit into 32 bits"));
+        }
         let len = gemm_i8::packed_len(isa, k, n);
-        if let Some(found) = before.and_then(|before| before.get(&name)) {
-            let scales = found.scales.clone().filter(|scales| scales.len() == n);
-            let scales = scales.ok_or("the weights were not packed as bytes")?;
-            let packed = Memory::before(found, len)?;
-            return Ok(Self { k, n, packed, scales, bias: biases(parts)?, name });
-        }
-        let mut scales = Vec::with_capacity(n);
-        let mut rounded = Vec::with_capacity(parts.len());
-        for part in parts {
-            let (weight, all) = (part.weight()?, scales.len());
-            let column = |at: usize| if part.transposed { at / k.max(1) } else { at % part.n };
-            let mut largest = vec![0f32; part.n];
-            for (at, x) in weight.iter().enumerate() {
-                largest[column(at)] = largest[column(at)].max(x.abs());
+        let packed = match before.and_then(|before| before.get(&name)) {
+            Some(found) => Memory::before(found, len)?,
+            None => {
+                let weights = parts.iter().map(Matrix::weight::<i8>);
+                let weights = weights.collect::<Result<Vec<_>, _>>()?;
+                let columns = columns(parts, weights.iter().map(|weight| &**weight));
+                Memory::made(len, |block| {
+                    gemm_i8::pack(isa, &columns, k, &mut block.u8_mut()[..len]);
+                })?
             }
-            scales.extend(largest.iter().map(|&m| if m > 0.0 { m / 127.0 } else { 1.0 }));
-            let scale = |at: usize| scales[all + column(at)];
-            let round = |(at, x): (usize, &f32)| (x / scale(at)).round() as i8;
-            rounded.push(weight.iter().enumerate().map(round).collect::<Vec<i8>>());
+        };
+        let mut scales = Vec::with_capacity(n);
+        for part in parts {
+            scales.extend(part.scales()?);
         }
-        let columns = columns(parts, rounded.iter().map(|rounded| &**rounded));
-        let packed = Memory::made(len, |block| {
-            gemm_i8::pack(isa, &columns, k, &mut block.u8_mut()[..len]);
-        })?;
         Ok(Self { k, n, packed, scales, bias: biases(parts)?, name })
     }
 
     /// What a file of packed weights has of it.
     pub fn stored(&self) -> PackedPart<'_> {
-        let bytes = self.packed.bytes();
-        PackedPart { node: &self.name, bytes, scales: Some(&self.scales) }
+        PackedPart { node: &self.name, bytes: self.packed.bytes(), int8: true }
     }
 
     /// The weights as the product wants them.
@@ -221,7 +226,9 @@ impl LinearI8 {
 
 /// A table of rows that are looked up where they lie.
 pub(crate) struct Table {
+    /// Numbers, or bytes if there are scales.
     tensor: Tensor,
+    scales: Option<Vec<f32>>,
     pub rows: usize,
     pub width: usize,
 }
@@ -229,15 +236,52 @@ pub(crate) struct Table {
 impl Table {
     /// The table, or why it is none.
     pub fn new(tensor: &Tensor) -> Result<Self, String> {
-        let (&[rows, width], DType::F32) = (&**tensor.shape(), tensor.dtype()) else {
-            return Err(format!("a table is {} {}", tensor.dtype(), tensor.shape()));
-        };
-        let tensor = ops::aligned(tensor.clone());
-        tensor.sparse();
-        Ok(Self { tensor, rows, width })
+        Self::of(tensor, DType::F32, None)
     }
 
-    pub fn values(&self) -> Cow<'_, [f32]> {
-        self.tensor.values().expect("the element type was checked when the table was made")
+    /// The same of bytes.
+    pub fn of_bytes(bytes: Option<&Tensor>, scales: &Tensor) -> Result<Self, String> {
+        let bytes = bytes.ok_or("the table is not there")?;
+        let scales = scales.values::<f32>().map_err(|error| error.to_string())?;
+        Self::of(bytes, DType::I8, Some(scales.into_owned()))
+    }
+
+    fn of(tensor: &Tensor, wanted: DType, scales: Option<Vec<f32>>) -> Result<Self, String> {
+        let &[rows, width] = &**tensor.shape() else {
+            return Err(format!("a table is {} {}", tensor.dtype(), tensor.shape()));
+        };
+        let fits = scales.as_ref().is_none_or(|scales| [1, rows].contains(&scales.len()));
+        if tensor.dtype() != wanted || !fits {
+            return Err(format!("a table is {} {}", tensor.dtype(), tensor.shape()));
+        }
+        let tensor = ops::aligned(tensor.clone());
+        tensor.sparse();
+        Ok(Self { tensor, scales, rows, width })
+    }
+
+    /// The values, where they lie.
+    pub fn values(&self) -> TableValues<'_> {
+        const CHECKED: &str = "the element type was checked when the table was made";
+        match &self.scales {
+            None => TableValues::F32(self.tensor.values().expect(CHECKED)),
+            Some(scales) => TableValues::I8(self.tensor.values().expect(CHECKED), scales),
+        }
+    }
+}
+
+/// The values of a table, where they lie.
+pub(crate) enum TableValues<'a> {
+    F32(Cow<'a, [f32]>),
+    /// Bytes, and their scales.
+    I8(Cow<'a, [i8]>, &'a [f32]),
+}
+
+impl TableValues<'_> {
+    /// As kernels want them.
+    pub fn table(&self) -> embed::Table<'_> {
+        match self {
+            Self::F32(values) => embed::Table::F32(values),
+            Self::I8(bytes, scales) => embed::Table::I8 { bytes, scales },
+        }
     }
 }

@@ -10,7 +10,6 @@ use frazil_kernels::attention::Sequence;
 use frazil_kernels::par::Pool;
 use frazil_tensor::{DType, Shape, Tensor};
 
-use super::Ranges;
 use super::block::Block;
 use super::program::{Kind, Place, Program, Step, Stride, View, Work};
 use crate::feed::Fed;
@@ -240,29 +239,6 @@ impl Worker {
         done.map(|()| times)
     }
 
-    /// Runs the program and widens `ranges` by what products read.
-    pub(super) fn observe(&mut self, inputs: &Inputs, ranges: &mut Ranges) -> Result<()> {
-        /// A product of fewer columns is a head.
-        const HEAD: usize = 32;
-        let program = Arc::clone(&self.program);
-        let done = self.execute(&program, inputs, |worker, context, step| {
-            let Work::Linear { x, linear, .. } = &step.work else { return Ok(()) };
-            if context.program.linears[*linear].n < HEAD {
-                return Ok(());
-            }
-            let x = worker.rows(context, x)?;
-            let name = &context.program.graph.node(step.node).name;
-            let range = ranges.entry(name.clone()).or_insert((0.0, 0.0));
-            for row in 0..x.rows {
-                for &number in &x.data[row * x.stride..][..x.width] {
-                    *range = (range.0.min(number), range.1.max(number));
-                }
-            }
-            Ok(())
-        });
-        done.map(|_| ())
-    }
-
     /// Runs the program and shows what it comes by at marks.
     pub(super) fn watch(
         &mut self,
@@ -369,6 +345,11 @@ impl Worker {
     pub(super) fn bytes(&self, program: &Program, view: &View) -> (&[u8], usize) {
         let block = &self.blocks[program.storages[view.storage].block];
         (block.u8(), self.stride_of(program, view))
+    }
+
+    /// The numbers of a view that are close together.
+    pub(super) fn numbers(&self, program: &Program, view: &View) -> &[f32] {
+        self.blocks[program.storages[view.storage].block].f32()
     }
 
     /// A value that is a tensor.

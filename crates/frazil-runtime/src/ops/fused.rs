@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use frazil_graph::op::{Attention, Gelu, GeluForm, LayerNorm};
+use frazil_graph::op::{Attention, Gelu, GeluForm, LayerNorm, Steps};
 use frazil_kernels::attention::{self, attention_f32};
 use frazil_kernels::cast::{Scalar, cast};
 use frazil_kernels::embed::{EmbedError, Embeddings, embed_f32};
@@ -91,6 +91,7 @@ pub fn attention(call: &Call<'_>, op: Attention) -> Result<Tensor> {
         keys: sequence,
         scale: op.scale,
         mask_value: op.mask_value,
+        steps: steps(call, &op)?,
     };
     let (q, k, v) = (call.values(0)?, call.values(1)?, call.values(2)?);
     let mask = as_f32(call, 3)?;
@@ -98,6 +99,15 @@ pub fn attention(call: &Call<'_>, op: Attention) -> Result<Tensor> {
     call.make([rows, width], |out| {
         attention_f32([&q, &k, &v], Some(&mask), out, &mut scores, &extents);
     })
+}
+
+/// Scale and zero of the bytes that the softmax of an attention is put on.
+pub fn steps(call: &Call<'_>, op: &Attention) -> Result<Option<(f32, u8)>> {
+    match op.steps {
+        None => Ok(None),
+        Some(Steps::Tensor { scale, zero }) => Ok(Some((scale, zero))),
+        Some(other) => Err(call.fail(format!("its softmax cannot be on {other:?}"))),
+    }
 }
 
 /// Input `i` as `f32`, whatever numbers it has.

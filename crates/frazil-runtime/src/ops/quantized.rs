@@ -83,8 +83,7 @@ pub fn fake_quantize(call: &Call<'_>, steps: Steps) -> Result<Tensor> {
     }
     let unsigned = |x: &[f32], out: &mut [f32], scale: f32, zero: u8| {
         for (out, &x) in out.iter_mut().zip(x) {
-            let q = quantize::quantize(x, scale, zero);
-            *out = (f32::from(q) - f32::from(zero)) * scale;
+            *out = quantize::on_steps(x, scale, zero);
         }
     };
     // A scalar is a row of one number.

@@ -133,6 +133,7 @@ pub fn attention(call: &Call<'_>, op: Attention) -> Result<Tensor> {
     let longest = of_keys.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
     let mut scores = call.room::<f32>(DType::F32, &[longest].into())?;
     let (q, k, v) = (call.values::<f32>(0)?, call.values::<f32>(1)?, call.values::<f32>(2)?);
+    let steps = super::fused::steps(call, &op)?;
     call.make([queries, width], |out| {
         for (query, key) in of_queries.windows(2).zip(of_keys.windows(2)) {
             let extents = attention::Attention {
@@ -143,6 +144,7 @@ pub fn attention(call: &Call<'_>, op: Attention) -> Result<Tensor> {
                 keys: key[1] - key[0],
                 scale: op.scale,
                 mask_value: 0.0,
+                steps,
             };
             let queries = query[0] * width..query[1] * width;
             let keys = key[0] * width..key[1] * width;
@@ -184,7 +186,13 @@ mod tests {
     use crate::ops::tests::{all, close, floats, message, one, tensor};
 
     fn packed(heads: usize) -> Op {
-        Op::Attention(Attention { heads, scale: 0.5, mask_value: -10000.0, packed: true })
+        Op::Attention(Attention {
+            heads,
+            scale: 0.5,
+            mask_value: -10000.0,
+            packed: true,
+            steps: None,
+        })
     }
 
     #[test]
@@ -249,8 +257,13 @@ mod tests {
         };
         let ends = tensor([3], [0, 2, 5]);
         let together = one(packed(2), &[rows(0, 5), vec![ends.clone(), ends.clone()]].concat());
-        let whole =
-            Op::Attention(Attention { heads: 2, scale: 0.5, mask_value: -10000.0, packed: false });
+        let whole = Op::Attention(Attention {
+            heads: 2,
+            scale: 0.5,
+            mask_value: -10000.0,
+            packed: false,
+            steps: None,
+        });
         for (from, to) in [(0, 2), (2, 5)] {
             let mask = Tensor::from_vec([1, to - from], vec![1f32; to - from]).unwrap();
             let alone = one(whole.clone(), &[rows(from, to), vec![mask]].concat());

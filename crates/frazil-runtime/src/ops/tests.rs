@@ -295,8 +295,13 @@ fn fused() {
     let wrong = embed(tensor([1, 2], [1, 2])).unwrap_err();
     assert_eq!(wrong.to_string(), "`node` (Embed): id 2 (element 1 of `in0`) is not in 0..2");
     let rows = floats([2, 2], [1.0, 2.0, 3.0, 4.0]); // [b*s, n*d] = [1*2, 2*1]
-    let attention =
-        Op::Attention(Attention { heads: 2, scale: 0.0, mask_value: -10000.0, packed: false });
+    let attention = Op::Attention(Attention {
+        heads: 2,
+        scale: 0.0,
+        mask_value: -10000.0,
+        packed: false,
+        steps: None,
+    });
     let mixed =
         one(attention.clone(), &[rows.clone(), rows.clone(), rows.clone(), tensor([1, 2], [1, 1])]);
     close(&mixed, [2, 2], &[2.0, 3.0, 2.0, 3.0]);

@@ -11,6 +11,7 @@ pub mod freeze_graph;
 pub mod hidden;
 pub mod import_weights;
 pub mod inspect;
+pub mod minmax;
 pub(crate) mod model;
 pub mod predict;
 pub mod role;

@@ -4,10 +4,10 @@ use frazil_tensor::Tensor;
 
 use super::{Operand, Rewrite, Rule, Site};
 use crate::dim::show;
-use crate::op::{Attention, Binary, Op};
+use crate::op::{Attention, Binary, Op, Steps};
 use crate::pattern::{
-    Pattern, any, matmul, matmul_transposed, number, one_of, reshape, reshaped, scalar, softmax,
-    source, transpose,
+    Pattern, any, matmul, matmul_transposed, node, number, one_of, reshape, reshaped, scalar,
+    softmax, source, transpose,
 };
 use crate::{Dim, Value};
 
@@ -20,8 +20,17 @@ fn attention() -> Pattern {
     let mask = reshaped((1.0 - any("mask")) * number("mask_value")).bind("masked");
     let scores = scaled(scores()) + mask;
     // context: [b, n, s, d]
-    let context = matmul(softmax(scores).key(), transpose(split("v"), &[0, 2, 1, 3]));
+    let v = on_steps("v_steps", transpose(split("v"), &[0, 2, 1, 3]));
+    let context = matmul(on_steps("softmax_steps", softmax(scores).key()), v);
     reshape(transpose(context, &[0, 2, 1, 3]), any("shape"))
+}
+
+/// A value, or the same on steps that all its numbers have in common.
+fn on_steps(name: &'static str, x: Pattern) -> Pattern {
+    fn test(op: &Op) -> bool {
+        matches!(op, Op::FakeQuantize(Steps::Tensor { .. } | Steps::Symmetric { .. }))
+    }
+    one_of([node("FakeQuantize", test, vec![x.clone()]).bind(name), x])
 }
 
 /// `[b, s, n, d]` of rows or of `[b, s, n*d]`.
@@ -36,12 +45,13 @@ fn split(name: &'static str) -> Pattern {
 
 /// `q kᵀ`: transposed by the product, by the second permutation, or by one of its own.
 fn scores() -> Pattern {
-    let q = transpose(split("q"), &[0, 2, 1, 3]);
+    let q = on_steps("q_steps", transpose(split("q"), &[0, 2, 1, 3]));
     let k = transpose(split("k"), &[0, 2, 1, 3]);
+    let on_steps = |k: Pattern| on_steps("k_steps", k);
     one_of([
-        matmul_transposed(q.clone(), k.clone()),
-        matmul(q.clone(), transpose(split("k"), &[0, 2, 3, 1])),
-        matmul(q, transpose(k, &[0, 1, 3, 2])),
+        matmul_transposed(q.clone(), on_steps(k.clone())),
+        matmul(q.clone(), on_steps(transpose(split("k"), &[0, 2, 3, 1]))),
+        matmul(q, on_steps(transpose(k, &[0, 1, 3, 2]))),
     ])
 }
 
@@ -73,8 +83,17 @@ fn rewrite(site: &Site<'_>) -> Result<Rewrite, String> {
     }
     let mask = key_mask(site, b, s)?;
     let mut inputs = Vec::with_capacity(4);
-    for (name, suffix) in [("q", "query_rows"), ("k", "key_rows"), ("v", "value_rows")] {
-        inputs.push(rows(site, site.value(name), &hidden, suffix)?);
+    for (name, suffix, on, steps) in [
+        ("q", "query_rows", "q_steps", "query_steps"),
+        ("k", "key_rows", "k_steps", "key_steps"),
+        ("v", "value_rows", "v_steps", "value_steps"),
+    ] {
+        let rows = rows(site, site.value(name), &hidden, suffix)?;
+        // What all numbers have in common does not care how they lie.
+        inputs.push(match site.steps(on) {
+            Some(on) => Operand::New(steps, Op::FakeQuantize(on), vec![rows]),
+            None => rows,
+        });
     }
     inputs.push(Operand::As(mask));
     let scale = match (site.found.number("scale"), site.found.number("divisor")) {
@@ -88,6 +107,10 @@ fn rewrite(site: &Site<'_>) -> Result<Rewrite, String> {
         scale: scale as f32,
         mask_value: value as f32,
         packed: false,
+        steps: match site.steps("softmax_steps") {
+            Some(Steps::Symmetric { .. }) => return Err("its softmax is in signed bytes".into()),
+            other => other,
+        },
     });
     let reshape_stays = match site.dims(site.anchor.into())? {
         [_, columns] if *columns == hidden => false,
@@ -248,7 +271,13 @@ mod tests {
     }
 
     fn expected() -> Op {
-        Op::Attention(Attention { heads: 2, scale: 0.5, mask_value: -10000.0, packed: false })
+        Op::Attention(Attention {
+            heads: 2,
+            scale: 0.5,
+            mask_value: -10000.0,
+            packed: false,
+            steps: None,
+        })
     }
 
     #[test]
@@ -262,6 +291,43 @@ mod tests {
         assert_eq!(node.op, expected());
         assert_eq!(node.inputs, ["q", "k", "v", "mask"].map(|name| g.value(name)));
         assert_eq!(g.graph.len(), 5);
+    }
+
+    /// As [`crate::pass::quantize`] puts steps: behind the split into heads.
+    #[test]
+    fn operands_on_steps() {
+        let mut g = tf1();
+        let softmax = Steps::Tensor { scale: 0.125, zero: 3 };
+        let operands = [
+            ("MatMul", 0, "transpose0", Steps::Tensor { scale: 0.5, zero: 7 }),
+            ("MatMul", 1, "transpose_1", Steps::Symmetric { scale: 0.25 }),
+            ("MatMul_1", 0, "Softmax", softmax),
+            ("MatMul_1", 1, "transpose_2", Steps::Symmetric { scale: 2.0 }),
+        ];
+        for (product, place, x, steps) in operands {
+            let name = format!("{x}/steps");
+            g.node(&name, Op::FakeQuantize(steps), &[x]);
+            let (id, value) = (g.value(product).node, g.value(&name));
+            g.graph.node_mut(id).inputs[place] = value;
+        }
+        let report = run(&mut g);
+        assert_eq!((report.count("attention"), report.missed.len()), (1, 0), "{report:?}");
+        let text = crate::dump(&g.graph);
+        for line in [
+            "Reshape_3/query_steps = FakeQuantize{scale=0.5, zero=7}(q)",
+            "Reshape_3/key_steps = FakeQuantize{symmetric=0.25}(k)",
+            "Reshape_3/value_steps = FakeQuantize{symmetric=2}(v)",
+            "Reshape_3 = Attention{heads=2, scale=0.5, mask_value=-10000, \
+             softmax=FakeQuantize{scale=0.125, zero=3}}",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+        // Rows of heads are no rows of the model.
+        let mut g = tf1();
+        g.node("steps", Op::FakeQuantize(Steps::Rows), &["transpose0"]);
+        let (id, value) = (g.value("MatMul").node, g.value("steps"));
+        g.graph.node_mut(id).inputs[0] = value;
+        assert_eq!(run(&mut g).count("attention"), 0);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use super::Report;
 use super::sweep::sweep;
 use crate::dim::show;
-use crate::op::Op;
+use crate::op::{Op, Steps};
 use crate::pattern::{Explanation, Match, Pattern, source};
 use crate::{Dim, Fact, Facts, Graph, Node, NodeId, Result, Value, infer};
 
@@ -160,6 +160,14 @@ impl Site<'_> {
     /// The value of a name of the formula.
     pub fn value(&self, name: &str) -> Value {
         self.found.value(name)
+    }
+
+    /// The steps of a name of the formula, if the form that matched has it.
+    pub fn steps(&self, name: &str) -> Option<Steps> {
+        match self.graph.op(source(self.graph, self.found.get(name)?)) {
+            Op::FakeQuantize(steps) => Some(*steps),
+            _ => None,
+        }
     }
 
     /// An error unless the formula's result has the shape of `x`, as far as both are known:

@@ -19,6 +19,9 @@ pub use rewrite::quantize;
 pub use sites::sites;
 pub use watch::{watch, watched};
 
+/// A product of fewer columns is a head: it costs little, and its result is the model's.
+pub const HEAD: usize = 32;
+
 /// A place of the graph that can be computed in bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Site {

@@ -3,13 +3,10 @@
 
 use std::collections::HashMap;
 
-use super::{Site, SiteKind, f32_constant};
+use super::{HEAD, Site, SiteKind, f32_constant};
 use crate::op::{Binary, Op};
 use crate::pattern::source;
 use crate::{Facts, Graph, NodeId, Result, Value, infer};
-
-/// A product of fewer columns is a head: it costs little, and its result is the model's.
-const HEAD: usize = 32;
 
 /// Nodes between two products of an attention, or between a lookup and its table.
 const MOST_BETWEEN: usize = 16;
@@ -151,6 +148,10 @@ impl Survey<'_> {
                 Op::MatMul(_) if soft && *place == 0 && self.is_product_of_heads(*reader) => {
                     let scores = self.graph.node(self.id);
                     let operands = [scores.inputs[0], scores.inputs[1], node.inputs[1]];
+                    let on_steps = |&x: &Value| matches!(self.graph.op(x), Op::FakeQuantize(_));
+                    if operands.iter().any(on_steps) {
+                        return None;
+                    }
                     let observe = operands.map(|operand| self.rows(operand)).to_vec();
                     let kind = SiteKind::Attention { context: node.name.clone() };
                     return Some(self.site(kind, observe));

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use frazil_tensor::DType;
 
 use super::{DEMAND, integer, list, node, show};
-use crate::op::{Gather, Op, PackRows, ShapeOp, StridedSlice};
+use crate::op::{Binary, Gather, Op, PackRows, ShapeOp, StridedSlice};
 use crate::pass::Report;
 use crate::pass::sweep::sweep;
 use crate::{Dim, Facts, Graph, NodeId, Result, Value, infer};
@@ -260,7 +260,12 @@ impl<'a> Demand<'a> {
                 let wanted = self.graph.outputs.iter().any(|port| port.value == value);
                 only && !wanted && self.operands(value).is_some()
             });
-            let Some(next) = next else { return Ok(moved) };
+            let Some(next) = next else {
+                if self.copy_elementwise()? {
+                    continue;
+                }
+                return Ok(moved);
+            };
             let (value, gather) = self.taken.remove(next);
             self.by_value.remove(&value);
             let operands = self.operands(value).unwrap_or_default();
@@ -277,6 +282,24 @@ impl<'a> Demand<'a> {
             self.dead.insert(gather);
             moved.push(value.node);
         }
+    }
+
+    /// The rows of a value that others read too are put on steps, or multiplied, once more: that is
+    /// cheaper than to have all of its numbers. Whether there was one.
+    fn copy_elementwise(&mut self) -> Result<bool> {
+        let cheap = |&(value, _): &(Value, NodeId)| {
+            let op = self.graph.op(value);
+            matches!(op, Op::FakeQuantize(_) | Op::Binary(Binary::Mul))
+                && self.operands(value).is_some_and(|operands| operands.len() == 1)
+        };
+        let Some(at) = self.taken.iter().position(cheap) else { return Ok(false) };
+        let (value, gather) = self.taken.remove(at);
+        let place = self.operands(value).unwrap_or_default()[0];
+        let mut node = self.graph.node(value.node).clone();
+        node.inputs[place] = self.first_of(node.inputs[place])?;
+        let copy = self.graph.node_mut(gather);
+        (copy.op, copy.inputs) = (node.op, node.inputs);
+        Ok(true)
     }
 
     /// Which inputs give the rows of a value, row by row; `None` where rows are not kept apart.

@@ -5,7 +5,7 @@ use frazil_tensor::DType;
 use super::{demand_rows, pack_rows};
 use crate::op::{
     Attention, Binary, Gather, Gelu, GeluForm, LayerNorm, Linear, Op, Reduce, ReduceKind, ShapeOp,
-    Squeeze, StridedSlice, Unary,
+    Squeeze, Steps, StridedSlice, Unary,
 };
 use crate::pass::Report;
 use crate::testing::{Build, batch_by_seq};
@@ -45,7 +45,7 @@ fn linear(g: &mut Build, name: &str, x: &str) {
 }
 
 fn attention(mask_value: f32) -> Op {
-    Op::Attention(Attention { heads: 2, scale: 0.5, mask_value, packed: false })
+    Op::Attention(Attention { heads: 2, scale: 0.5, mask_value, packed: false, steps: None })
 }
 
 fn layer(g: &mut Build, layer: usize, x: &str) -> String {
@@ -308,6 +308,33 @@ output pooled <- pooled";
     assert_eq!(all[at..].join("\n"), expected);
     let pack = "mask/rows = PackRows{first=true}(mask) : int32 [rows]; int32 [batch + 1]";
     assert_eq!(line(&g, "mask/rows"), pack);
+}
+
+/// What all rows are put on steps for is done once more for the first ones, also after a factor.
+#[test]
+fn steps_that_others_read_are_made_again() {
+    let mut g = encoder(&batch_by_seq(), 2);
+    g.weight("factors", &[4]);
+    g.binary("scaled", Binary::Mul, "0/add", "factors");
+    g.node("steps", Op::FakeQuantize(Steps::Rows), &["scaled"]);
+    for part in ["1/q", "1/k", "1/v"] {
+        let (id, steps) = (g.value(part).node, g.value("steps"));
+        g.graph.node_mut(id).inputs[0] = steps;
+    }
+    back(&mut g, "sequence", "out");
+    first(&mut g, "cls", "sequence");
+    g.output("cls");
+    packed(&mut g);
+    demand_rows(&mut g.graph).unwrap();
+    g.graph.check().unwrap();
+    for expected in [
+        "1/q = Linear(steps/first, w, bias) : float32 [batch, 4]",
+        "steps/first = FakeQuantize{rows}(scaled/first) : float32 [batch, 4]",
+        "scaled/first = Mul(0/add/first, factors) : float32 [batch, 4]",
+        "1/k = Linear(steps, w, bias) : float32 [rows, 4]",
+    ] {
+        assert_eq!(line(&g, expected.split(' ').next().unwrap()), expected);
+    }
 }
 
 #[test]

@@ -1,106 +1,86 @@
-//! Products: what joins them, which stand side by side, and which are computed in bytes.
+//! Products: what joins them, and which stand side by side.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use frazil_graph::op::{Binary, Steps, Unary};
 use frazil_graph::{Dim, Node, NodeId, Op, Value};
 use frazil_kernels::gemm::Activation;
-use frazil_kernels::quantize;
 use frazil_tensor::{DType, Tensor};
 
-use super::{Groups, Lowering, Reason};
-use crate::engine::program::{Kind, Place, Quantized, Step, Storage, Stride, Target, View, Work};
+use super::bytes::OnSteps;
+use super::{Absorbed, Groups, Lowering, Reason};
+use crate::engine::program::{Place, Target, View, Work};
 use crate::engine::survey::activation;
 use crate::engine::weights::{self, Linear, LinearI8, Matrix};
 use crate::plan::Plan;
 
+/// The weights of a product, packed.
+#[derive(Clone, Copy)]
+enum Weights {
+    F32(usize),
+    I8(usize),
+}
+
+/// What layers that stand side by side have in common: the rows that they read, as they read them, and
+/// where their weights were packed before.
+#[derive(Clone, PartialEq)]
+struct Beside<'a> {
+    rows: Value,
+    bytes: Option<OnSteps>,
+    packed_in: Option<&'a str>,
+}
+
 impl Lowering<'_> {
-    /// Memory for the bytes of a view.
-    fn byte_view(&mut self, like: &View) -> View {
-        let stride = match self.program.storages[like.storage].stride {
-            Stride::Known(_) => {
-                let last = like.dims.last().map(|&id| self.program.extents[id].as_known());
-                // As for numbers: an odd number of cache lines.
-                let lines = last.flatten().map_or(1, |width| (width as usize).div_ceil(64));
-                Stride::Known((lines | 1) * 64)
+    /// Packs the weights of a product.
+    fn pack(&mut self, parts: &[Matrix]) -> Result<Weights, Reason> {
+        let weights = match parts.iter().any(|part| part.scales.is_some()) {
+            true => {
+                self.program.linears_i8.push(LinearI8::new(self.isa, parts, self.before)?);
+                Weights::I8(self.program.linears_i8.len() - 1)
             }
-            open => open,
+            false => {
+                self.program.linears.push(Linear::new(self.isa, parts, self.before)?);
+                Weights::F32(self.program.linears.len() - 1)
+            }
         };
-        self.program.storages.push(Storage { block: 0, stride, kind: Kind::U8 });
-        let storage = self.program.storages.len() - 1;
-        View { storage, column: 0, dims: like.dims.clone() }
+        // What was packed is not read again.
+        parts.iter().filter_map(|part| part.weight.as_ref()).for_each(Tensor::release);
+        Ok(weights)
     }
 
-    /// The bytes of a value that a product reads: written by the step that computes the value where
-    /// that is possible, else by a step of their own. `alone`: nobody else reads the value.
-    fn quantized(&mut self, node: NodeId, x: &View, range: (f32, f32), alone: bool) -> Quantized {
-        if let Some(known) = self.bytes.get(&x.storage) {
-            return known.clone();
+    /// Notes that a product has taken its weight in.
+    fn absorb(&mut self, node: &Node) {
+        let read = node.inputs[1];
+        let bytes = self.weights.product(self.graph, node).is_some();
+        let mut stored = self.behind(read);
+        while bytes && matches!(self.graph.op(stored), Op::Scaled(_) | Op::Transpose) {
+            stored = self.behind(self.graph.node(stored.node).inputs[0]);
         }
-        let (scale, zero) = quantize::range(range.0, range.1, u8::MAX);
-        let quantized = Quantized { view: self.byte_view(x), scale, zero };
-        self.bytes.insert(x.storage, quantized.clone());
-        let makes_it = |step: &&mut Step| step.work.out().is_some_and(|v| v.storage == x.storage);
-        let maker = self.program.steps.iter_mut().rev().find(makes_it).map(|step| &mut step.work);
-        match maker {
-            Some(Work::LayerNorm { bytes, .. }) => *bytes = Some(quantized.clone()),
-            Some(Work::Embed(embed)) if embed.norm.is_some() => {
-                embed.bytes = Some(quantized.clone());
-            }
-            Some(Work::Attention(attention)) if alone => {
-                attention.out = Target::U8(quantized.clone());
-            }
-            Some(Work::Linear { out, .. } | Work::LinearI8 { out, .. }) if alone => {
-                *out = Target::U8(quantized.clone());
-            }
-            _ => {
-                let x = Place::View(x.clone());
-                self.step(node, Work::Quantize { x, out: quantized.clone() });
-            }
-        }
-        quantized
+        self.absorbed.push(Absorbed { read, stored, bytes });
     }
 
-    /// A product in bytes, if it is to be one: its input must have been seen.
+    /// A product, in bytes if its weights are.
     fn product(
         &mut self,
         id: NodeId,
-        x: Place,
-        parts: &[Matrix],
+        weights: Weights,
         activation: Activation,
         residual: Option<Place>,
         out: View,
     ) -> Result<(), Reason> {
         let out = Target::F32(out);
-        let node = self.graph.node(id);
-        let range = self.ranges.and_then(|ranges| ranges.get(&node.name)).copied();
-        if let Some(range) = range {
-            let linear = LinearI8::new(self.isa, parts, self.before)?;
-            self.program.linears_i8.push(linear);
-            let x = match &x {
-                Place::View(view) if view.column == 0 => {
-                    let alone = self.only_reader(node.inputs[0]) == Some(id);
-                    self.quantized(id, view, range, alone)
-                }
-                _ => {
-                    let dims = self.dims(node.inputs[0])?;
-                    let like = self.view(&dims);
-                    let (scale, zero) = quantize::range(range.0, range.1, u8::MAX);
-                    let out = Quantized { view: self.byte_view(&like), scale, zero };
-                    self.step(id, Work::Quantize { x, out: out.clone() });
-                    out
-                }
-            };
-            let linear = self.program.linears_i8.len() - 1;
-            self.step(id, Work::LinearI8 { x, linear, activation, residual, out });
-        } else {
-            let linear = Linear::new(self.isa, parts, self.before)?;
-            self.program.linears.push(linear);
-            let linear = self.program.linears.len() - 1;
-            self.step(id, Work::Linear { x, linear, activation, residual, out });
-        }
-        // What was packed is not read again.
-        parts.iter().filter_map(|part| part.weight.as_ref()).for_each(Tensor::release);
+        let x = self.graph.node(id).inputs[0];
+        let work = match weights {
+            Weights::I8(linear) => {
+                let x = self.quantized(x)?;
+                Work::LinearI8 { x, linear, activation, residual, out }
+            }
+            Weights::F32(linear) => {
+                let x = self.place(x);
+                Work::Linear { x, linear, activation, residual, out }
+            }
+        };
+        self.step(id, work);
         Ok(())
     }
 
@@ -112,8 +92,15 @@ impl Lowering<'_> {
             _ => return Err("the rows are transposed".into()),
         };
         let value = node.inputs[1];
-        let (weight, fact) = (self.constants.get(&value).cloned(), &self.facts[value]);
-        if weight.is_none() && !matches!(self.graph.op(self.behind(value)), Op::Variable(_)) {
+        let fact = &self.facts[value];
+        let (weight, scales, in_memory) = match self.weights.product(self.graph, node) {
+            Some((weight, transposed)) => {
+                (weight.bytes.clone(), Some(weight.scales.clone()), transposed)
+            }
+            None => (self.constants.get(&value).cloned(), None, transposed),
+        };
+        let elsewhere = || matches!(self.graph.op(self.behind(value)), Op::Variable(_));
+        if weight.is_none() && scales.is_none() && !elsewhere() {
             return Err(format!("`{}` is not constant", self.graph.value_name(value)));
         }
         let dims = fact.known_dims();
@@ -126,20 +113,24 @@ impl Lowering<'_> {
             Some(bias) if bias.dtype() != DType::F32 || **bias.shape() != [n] => {
                 Err(format!("the bias is {} {}", bias.dtype(), bias.shape()))
             }
-            _ => Ok(Matrix { node: node.name.clone(), weight, k, n, transposed, bias }),
+            _ => {
+                let node = node.name.clone();
+                Ok(Matrix { node, weight, scales, k, n, transposed: in_memory, bias })
+            }
         }
     }
 
     /// A product with the activation and the sum that follow it.
     pub(super) fn linear(&mut self, id: NodeId, node: &Node) -> Result<(), Reason> {
         let matrix = self.matrix(node)?;
-        let (x, x_dims) = self.rows(node.inputs[0])?;
+        let x_dims = self.dims(node.inputs[0])?;
         let dims = self.dims(id.into())?;
         let k = matrix.k;
-        self.absorbed.push(node.inputs[1]);
         if !x_dims.last().is_some_and(|last| last.is(k as i64)) || x_dims.len() != dims.len() {
             return Err("the operands do not go together".into());
         }
+        let weights = self.pack(&[matrix])?;
+        self.absorb(node);
         // The nodes that this step computes; the last one's value is what it writes.
         let mut joined = vec![id];
         let mut applied = Activation::None;
@@ -159,7 +150,7 @@ impl Lowering<'_> {
             self.places.insert(node.into(), Place::View(out.clone()));
             self.done.insert(node);
         }
-        self.product(id, x, &[matrix], applied, residual, out)
+        self.product(id, weights, applied, residual, out)
     }
 
     /// The sum that is all that reads a value, and the other summand, if that is already there.
@@ -190,21 +181,28 @@ impl Lowering<'_> {
             if !matches!(attention.op, Op::Attention(_)) {
                 continue;
             }
-            let mut by_rows: BTreeMap<(Value, Option<&str>), Vec<NodeId>> = BTreeMap::new();
+            let mut groups_here: Vec<(Beside<'_>, Vec<NodeId>)> = Vec::new();
             for &operand in &attention.inputs[..3] {
-                let operand = self.unmarked(operand);
+                let operand = self.before_steps(operand);
                 let node = self.graph.node(operand.node);
-                let fits = matches!(node.op, Op::Linear(_) | Op::MatMul(_))
-                    && self.read_only_by(operand, step.node)
-                    && self.matrix(node).is_ok()
+                let matrix = match node.op {
+                    Op::Linear(_) | Op::MatMul(_) => self.matrix(node),
+                    _ => continue,
+                };
+                let fits = self.read_only_by(operand, step.node)
                     && self.dims(operand).is_ok_and(|dims| dims.len() == 2);
-                if fits {
-                    let packed_in = packed_in.get(&*node.name).copied();
-                    let rows = (self.behind(node.inputs[0]), packed_in);
-                    by_rows.entry(rows).or_default().push(operand.node);
+                let (Ok(matrix), true) = (matrix, fits) else { continue };
+                let bytes = self.on_steps(node.inputs[0]).filter(|_| matrix.scales.is_some());
+                let rows = self.behind(bytes.map_or(node.inputs[0], |bytes| bytes.x));
+                let bytes = bytes.map(|bytes| OnSteps { x: rows, ..bytes });
+                let key = Beside { rows, bytes, packed_in: packed_in.get(&*node.name).copied() };
+                match groups_here.iter_mut().find(|(known, _)| *known == key) {
+                    Some((_, group)) => group.push(operand.node),
+                    None => groups_here.push((key, vec![operand.node])),
                 }
             }
-            for mut group in by_rows.into_values().filter(|group| group.len() > 1) {
+            let several = groups_here.into_iter().filter(|(_, group)| group.len() > 1);
+            for (_, mut group) in several {
                 group.sort_by_key(|id| plan.steps.iter().position(|step| step.node == *id));
                 groups.insert(group[0], group);
             }
@@ -223,24 +221,24 @@ impl Lowering<'_> {
         }
     }
 
-    /// A value before marks.
-    fn unmarked(&self, value: Value) -> Value {
+    /// A value before it was marked or put on steps.
+    fn before_steps(&self, value: Value) -> Value {
         let node = self.graph.node(value.node);
         match node.op {
-            Op::FakeQuantize(Steps::Watched { .. }) => self.unmarked(node.inputs[0]),
+            Op::FakeQuantize(_) => self.before_steps(node.inputs[0]),
             _ => value,
         }
     }
 
     pub(super) fn linear_group(&mut self, id: NodeId, group: &[NodeId]) -> Result<(), Reason> {
-        let (x, _) = self.rows(self.graph.node(id).inputs[0])?;
         let dims = self.dims(id.into())?;
         let mut parts = Vec::new();
         for &member in group {
             parts.push(self.matrix(self.graph.node(member))?);
         }
         let widths: Vec<usize> = parts.iter().map(|part| part.n).collect();
-        self.absorbed.extend(group.iter().map(|&member| self.graph.node(member).inputs[1]));
+        let weights = self.pack(&parts)?;
+        group.iter().for_each(|&member| self.absorb(self.graph.node(member)));
         let total: usize = widths.iter().sum();
         let out = self.view(&[dims[0].clone(), Dim::from(total)]);
         let mut column = 0;
@@ -251,6 +249,6 @@ impl Lowering<'_> {
             self.done.insert(member);
             column += width;
         }
-        self.product(id, x, &parts, Activation::None, None, out)
+        self.product(id, weights, Activation::None, None, out)
     }
 }

@@ -3,16 +3,18 @@
 //!
 //! A node without a fast kernel is a plain step on tensors; what is fast around it stays fast.
 
+mod bytes;
 mod linear;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
-use frazil_graph::op::{Binary, Unary};
-use frazil_graph::pass::quantize::watched;
+use frazil_graph::op::{Binary, Steps, Unary};
 use frazil_graph::{Dim, Facts, Graph, Node, NodeId, Op, Symbol, Value, infer};
 use frazil_kernels::Isa;
 use frazil_tensor::{DType, Tensor};
 
+use self::bytes::{ByteWeights, OnSteps};
 use super::program::{
     Attention, Embed, ExtentId, Kind, Norm, Place, Program, Quantized, Sequences, Step, Storage,
     Stride, Target, View, Work,
@@ -21,7 +23,7 @@ use super::survey::{
     activation, compute_constant, known_symbols, padded, refuse_nan, without_constants,
 };
 use super::weights::Table;
-use super::{PackedWeights, Ranges, memory};
+use super::{PackedWeights, memory};
 use crate::plan::Plan;
 use crate::{Error, Result, ops};
 
@@ -29,12 +31,7 @@ use crate::{Error, Result, ops};
 type Reason = String;
 
 /// The program of a graph that was raised (and packed, if it is to be).
-pub(crate) fn lower(
-    graph: Graph,
-    isa: Isa,
-    ranges: Option<&Ranges>,
-    before: Option<&PackedWeights>,
-) -> Result<Program> {
+pub(crate) fn lower(graph: Graph, isa: Isa, before: Option<&PackedWeights>) -> Result<Program> {
     let plan = Plan::with(&graph, &graph.outputs, before.is_some())?;
     let facts = infer(&graph)?;
     let needed: HashSet<NodeId> = plan.steps.iter().map(|step| step.node).collect();
@@ -48,14 +45,18 @@ pub(crate) fn lower(
         // An output is one reader more, so that nothing swallows it.
         uses.entry(port.value).or_default().push(port.value.node);
     }
-    let constant = || plan.steps.iter().filter(|step| step.constant).map(|step| step.node);
+    let constant: Vec<NodeId> =
+        plan.steps.iter().filter(|step| step.constant).map(|step| step.node).collect();
+    let weights = ByteWeights::find(&graph, &facts, &uses, &constant);
     let mut constants = HashMap::new();
-    for id in constant() {
+    for &id in &constant {
         // Of a compiled model that was done when it was compiled: here it would read every table.
         if before.is_none() {
             refuse_nan(&graph, id)?;
         }
-        compute_constant(&graph, id, &mut constants)?;
+        if !weights.only(id.into()) {
+            compute_constant(&graph, id, &mut constants)?;
+        }
     }
     // From here on only `constants` has them: a weight that is packed can be let go.
     let graph = without_constants(graph);
@@ -69,10 +70,12 @@ pub(crate) fn lower(
         done: HashSet::new(),
         extents: BTreeMap::new(),
         isa,
-        ranges,
         before,
+        weights,
         absorbed: Vec::new(),
-        bytes: HashMap::new(),
+        bytes: Vec::new(),
+        deferred: HashSet::new(),
+        factors: HashMap::new(),
         columns: HashMap::new(),
         program: Program {
             graph: Graph::new(),
@@ -92,7 +95,7 @@ pub(crate) fn lower(
         },
         graph: &graph,
     };
-    constant().for_each(|id| lowering.let_go(id));
+    constant.iter().for_each(|&id| lowering.let_go(id));
     let groups = lowering.groups(&plan);
     for step in plan.steps.iter().filter(|step| !step.constant) {
         if !lowering.done.contains(&step.node) {
@@ -128,27 +131,42 @@ struct Lowering<'g> {
     done: HashSet<NodeId>,
     extents: BTreeMap<Dim, ExtentId>,
     isa: Isa,
-    /// What the inputs of products were seen to be, where bytes are wanted.
-    ranges: Option<&'g Ranges>,
     /// Weights that were packed before.
     before: Option<&'g PackedWeights>,
+    /// Weights that are bytes, until the last of their readers is lowered.
+    weights: ByteWeights,
     /// Weights that products have taken in.
-    absorbed: Vec<Value>,
-    /// The bytes of a storage that has them.
-    bytes: HashMap<usize, Quantized>,
+    absorbed: Vec<Absorbed>,
+    /// The bytes of rows on steps that have them.
+    bytes: Vec<(OnSteps, Quantized)>,
+    /// Rows on steps whose numbers nobody has wanted yet.
+    deferred: HashSet<NodeId>,
+    /// Products with a list, column by column, that are computed on the way to bytes: the rows, and
+    /// the list.
+    factors: HashMap<NodeId, (Value, Arc<[f32]>)>,
     /// Transpositions without a value of their own, and what they transpose.
     columns: HashMap<NodeId, Value>,
     program: Program,
+}
+
+/// A weight that a product has taken in.
+struct Absorbed {
+    /// The value that the product reads.
+    read: Value,
+    /// The constant that it comes from.
+    stored: Value,
+    /// Whether that is bytes.
+    bytes: bool,
 }
 
 /// Linear layers over the same rows that one product computes, by their first node.
 type Groups = HashMap<NodeId, Vec<NodeId>>;
 
 impl Lowering<'_> {
-    /// Whether all that reads a value is a node, at most by way of a mark.
+    /// Whether all that reads a value is a node, also by way of marks and steps.
     fn read_only_by(&self, value: Value, reader: NodeId) -> bool {
         match self.only_reader(value) {
-            Some(only) if watched(self.graph.node(only)).is_some() => {
+            Some(only) if matches!(self.graph.node(only).op, Op::FakeQuantize(_)) => {
                 self.read_only_by(only.into(), reader)
             }
             only => only == Some(reader),
@@ -162,17 +180,18 @@ impl Lowering<'_> {
             *lowered += 1;
             if self.uses.get(input).is_none_or(|readers| *lowered >= readers.len()) {
                 self.constants.remove(input);
+                self.weights.remove(*input);
             }
         }
     }
 
     /// Constants that only products read, and that live in packed weights from now on.
     fn absorbed(&self) -> Vec<String> {
-        let sources: BTreeSet<NodeId> =
-            self.absorbed.iter().map(|&value| self.behind(value).node).collect();
-        let taken: HashSet<Value> = self.absorbed.iter().copied().collect();
-        let read_elsewhere = |id: NodeId| {
-            // Through identities, every reader is a product.
+        let sources: BTreeSet<(NodeId, bool)> =
+            self.absorbed.iter().map(|taken| (taken.stored.node, taken.bytes)).collect();
+        let taken: HashSet<Value> = self.absorbed.iter().map(|taken| taken.read).collect();
+        let read_elsewhere = |(id, bytes): (NodeId, bool)| {
+            // Through what leads from the constant to the weight, every reader is a product.
             let mut waiting = vec![Value::from(id)];
             while let Some(value) = waiting.pop() {
                 if self.places.contains_key(&value) {
@@ -184,6 +203,11 @@ impl Lowering<'_> {
                         Op::Unary(Unary::Identity | Unary::StopGradient) => {
                             waiting.push(reader.into());
                         }
+                        Op::Scaled(_) | Op::Transpose | Op::Reshape
+                            if bytes && node.inputs[0] == value =>
+                        {
+                            waiting.push(reader.into());
+                        }
                         Op::Linear(_) | Op::MatMul(_)
                             if taken.contains(&value) && node.inputs[1] == value => {}
                         _ => return true,
@@ -192,14 +216,19 @@ impl Lowering<'_> {
             }
             false
         };
-        let kept = sources.into_iter().filter(|&id| !read_elsewhere(id));
-        kept.map(|id| self.graph.node(id).name.clone()).collect()
+        let kept = sources.into_iter().filter(|&source| !read_elsewhere(source));
+        kept.map(|(id, _)| self.graph.node(id).name.clone()).collect()
     }
 
     /// Where a value is; constants are brought in when somebody asks for them.
     fn place(&mut self, value: Value) -> Place {
         if let Some(place) = self.places.get(&value) {
             return place.clone();
+        }
+        if self.deferred.remove(&value.node)
+            && let Ok(place) = self.realize(value.node)
+        {
+            return place;
         }
         let place = if let Some(tensor) = self.constants.get(&value) {
             self.program.constants.push(ops::aligned(tensor.clone()));
@@ -291,12 +320,14 @@ impl Lowering<'_> {
             Ok(false) => {}
             Err(reason) => self.program.slow.push((node.name.clone(), reason)),
         }
-        // A weight that is packed only has no value for a plain kernel.
-        let packed = |&&value: &&Value| matches!(graph.op(self.behind(value)), Op::Variable(_));
+        // A weight that is packed only, or bytes only, has no value for a plain kernel.
+        let packed = |&&value: &&Value| {
+            matches!(graph.op(self.behind(value)), Op::Variable(_)) || self.weights.only(value)
+        };
         if let Some(&value) = node.inputs.iter().find(packed) {
             let why = self.program.slow.last().filter(|(name, _)| *name == node.name);
             let why = why.map_or_else(String::new, |(_, why)| format!(": {why}"));
-            let reason = format!("`{}` is in packed weights only{why}", graph.value_name(value));
+            let reason = format!("`{}` is there packed only{why}", graph.value_name(value));
             let (name, op) = (node.name.clone(), node.op.to_string());
             return Err(Error::Operands { name, op, reason });
         }
@@ -342,12 +373,8 @@ impl Lowering<'_> {
                 let place = self.place(node.inputs[0]);
                 self.places.insert(id.into(), place);
             }
-            Op::FakeQuantize(_) => {
-                let Some((site, place)) = watched(node) else { return Ok(false) };
-                let (x, _) = self.rows(node.inputs[0])?;
-                self.places.insert(id.into(), x.clone());
-                self.step(id, Work::Watch { x, site: site.to_owned(), place });
-            }
+            Op::FakeQuantize(_) => self.fake_quantize(id, node)?,
+            Op::Binary(Binary::Mul) => return self.multiply(id, node),
             Op::Binary(Binary::Add) => return self.add(id, node),
             Op::Softmax | Op::LogSoftmax => {
                 let (x, dims) = self.rows(node.inputs[0])?;
@@ -387,9 +414,11 @@ impl Lowering<'_> {
     }
 
     fn embed(&mut self, id: NodeId, node: &Node) -> Result<(), Reason> {
-        let [words, types, positions] =
-            [2, 3, 4].map(|i| self.constant(node.inputs[i]).and_then(Table::new));
-        let (words, types, positions) = (words?, types?, positions?);
+        let table = |i: usize| match self.weights.table(node.inputs[i]) {
+            Some(weight) => Table::of_bytes(weight.bytes.as_ref(), &weight.scales),
+            None => self.constant(node.inputs[i]).and_then(Table::new),
+        };
+        let (words, types, positions) = (table(2)?, table(3)?, table(4)?);
         let dims = self.dims(id.into())?;
         let norm = self.only_reader(id.into()).and_then(|reader| {
             let Op::LayerNorm(op) = self.graph.node(reader).op else { return None };
@@ -473,7 +502,12 @@ impl Lowering<'_> {
         self.places.insert(id.into(), Place::View(out.clone()));
         let out = Target::F32(out);
         let (heads, scale) = (op.heads, op.scale);
-        let work = Attention { q, k, v, heads, size, scale, sequences, out };
+        let steps = match op.steps {
+            None => None,
+            Some(Steps::Tensor { scale, zero }) => Some((scale, zero)),
+            Some(other) => return Err(format!("its softmax cannot be on {other:?}")),
+        };
+        let work = Attention { q, k, v, heads, size, scale, steps, sequences, out };
         self.step(id, Work::Attention(Box::new(work)));
         Ok(())
     }

@@ -14,7 +14,7 @@ use frazil_bert::Head;
 use frazil_graph::Graph;
 use frazil_kernels::par::Pool;
 use frazil_kernels::{Isa, peak};
-use frazil_runtime::{Engine, EngineOptions, Inputs, Ranges, StepTime};
+use frazil_runtime::{Engine, EngineOptions, Inputs, StepTime};
 use frazil_tensor::{DType, Tensor};
 use serde::Serialize;
 
@@ -22,6 +22,7 @@ pub use lengths::Lengths;
 pub use random::random_model;
 
 use super::compile::{self, Compiled};
+use super::minmax;
 use super::role::{self, InputRole, Role};
 use crate::source::{GraphOptions, open_graph};
 use crate::{Error, Result};
@@ -186,21 +187,20 @@ pub fn bench(model: &Model, options: &Options) -> Result<Report> {
         .chunks(options.batch)
         .map(|lengths| batch(&roles, lengths))
         .collect::<Result<_>>()?;
-    let ranges = match &source {
-        Source::Graph(graph) if options.variants.iter().any(|variant| variant.int8) => {
-            calibrate(graph, &roles, &lengths)?
-        }
-        _ => Ranges::default(),
-    };
+    let mut sources = [Some(source), None];
+    if options.variants.iter().any(|variant| variant.int8) {
+        sources[1] =
+            sources[0].as_ref().map(|source| source.in_bytes(&roles, &lengths)).transpose()?;
+    }
     let mut engines = Vec::new();
-    let mut source = Some(source);
     for (i, variant) in options.variants.iter().enumerate() {
         let start = Instant::now();
         let (isa, threads, packed) = (variant.isa, variant.threads, !variant.padded);
-        let int8 = variant.int8.then(|| ranges.clone());
-        let how = EngineOptions { isa, threads, packed, int8, weights: None };
-        let last = i + 1 == options.variants.len();
-        let engine = match (last.then(|| source.take()).flatten(), &source) {
+        let how = EngineOptions { isa, threads, packed, weights: None };
+        let source = &mut sources[usize::from(variant.int8)];
+        let again = options.variants[i + 1..].iter().any(|later| later.int8 == variant.int8);
+        let last = if again { None } else { source.take() };
+        let engine = match (last, source) {
             // Nobody needs it any more: each weight is let go when it is packed.
             (Some(Source::Graph(graph)), _) => Engine::from_graph(graph, &how)?,
             (Some(source), _) => source.engine(&how)?,
@@ -295,18 +295,6 @@ pub fn bench(model: &Model, options: &Options) -> Result<Report> {
     })
 }
 
-/// What the linear layers read, over sequences of such lengths, or as long as the model takes.
-pub fn calibrate(graph: &Graph, roles: &[InputRole], lengths: &[usize]) -> Result<Ranges> {
-    let engine = Engine::new(graph, &EngineOptions::default())?;
-    let most = engine.max_positions().unwrap_or(usize::MAX);
-    let lengths: Vec<usize> = lengths.iter().map(|&length| length.min(most)).collect();
-    let mut ranges = Ranges::default();
-    for lengths in lengths.chunks(8).take(4) {
-        engine.observe(&batch(roles, lengths)?, &mut ranges)?;
-    }
-    Ok(ranges)
-}
-
 /// A model that is open.
 enum Source {
     Graph(Graph),
@@ -324,13 +312,26 @@ impl Source {
     fn engine(&self, options: &EngineOptions) -> Result<Engine> {
         match self {
             Source::Graph(graph) => Ok(Engine::new(graph, options)?),
-            Source::Compiled(compiled) if options.int8.is_some() && !compiled.is_int8() => {
-                Err(Error::Usage {
-                    what: "the compiled model has its weights as float32 only".into(),
-                    hint: "compile it with `--int8`".into(),
-                })
-            }
             Source::Compiled(compiled) => compiled.engine(options),
+        }
+    }
+
+    /// The model with its linear layers in bytes, by the ranges of made-up sequences if it is not
+    /// compiled.
+    fn in_bytes(&self, roles: &[InputRole], lengths: &[usize]) -> Result<Self> {
+        match self {
+            Source::Graph(graph) => {
+                let mut graph = graph.clone();
+                minmax::by_lengths(&mut graph, roles, lengths)?;
+                Ok(Source::Graph(graph))
+            }
+            Source::Compiled(compiled) if compiled.is_int8() => {
+                Ok(Source::Compiled(compiled.clone()))
+            }
+            Source::Compiled(_) => Err(Error::Usage {
+                what: "the compiled model has its weights as float32 only".into(),
+                hint: "compile it with `--int8`".into(),
+            }),
         }
     }
 }
@@ -350,7 +351,7 @@ fn open(model: &Model) -> Result<(String, Source)> {
 }
 
 /// Ids, mask and segments for sequences of these lengths, padded to the longest.
-fn batch(roles: &[InputRole], lengths: &[usize]) -> Result<Inputs> {
+pub fn batch(roles: &[InputRole], lengths: &[usize]) -> Result<Inputs> {
     let longest = lengths.iter().copied().max().unwrap_or(0);
     let shape = [lengths.len(), longest];
     let mut inputs = Inputs::new();

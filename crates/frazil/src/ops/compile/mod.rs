@@ -1,13 +1,14 @@
 //! `compile`: a model with its weights packed, in one file that is mapped, not read.
 //!
 //! The file holds the graph without its weights, the weights that are looked up or added where they
-//! lie, and the packed ones for one or several instruction sets; of an int8 model also what its
-//! products were seen to read, and the scales of its weights. Opening it plans the graph again
-//! (milliseconds), so that the file depends on nothing but the layout of packed weights, which the
-//! version in its header stands for.
+//! lie, and the packed ones for one or several instruction sets. The graph says what is in bytes.
+//! Opening it plans the graph again (milliseconds), so that the file depends on nothing but the
+//! layout of packed weights, which the version in its header stands for.
 //!
 //! Layout: 8 bytes [`MAGIC`], length and CRC-32C of the header (both `u32`, little-endian), the header
 //! as JSON, then blocks at multiples of 64 bytes, which the header lists by offset and length.
+
+mod steps;
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -19,23 +20,23 @@ use frazil_convert::tf as convert_tf;
 use frazil_graph::op::{Input, Variable};
 use frazil_graph::{Dim, Graph, Op, Port, Symbol};
 use frazil_kernels::Isa;
-use frazil_runtime::{Engine, EngineOptions, Packed, PackedWeights, Ranges};
+use frazil_runtime::{Engine, EngineOptions, Packed, PackedWeights};
 use frazil_tensor::file::{self, AtomicFile};
 use frazil_tensor::npy::Npz;
 use frazil_tensor::{DType, Tensor};
 use frazil_tf::graph_def;
 use serde::{Deserialize, Serialize};
 
-use super::bench::{Model, calibrate};
-use super::role;
+use super::bench::Model;
 use super::run::batches;
+use super::{minmax, role};
 use crate::source::open_graph;
 use crate::{Error, Result};
 
 /// How such a file begins.
 pub const MAGIC: [u8; 8] = *b"FRAZIL\x00\x01";
 /// The layout of packed weights; another one is another file.
-const LAYOUT: u32 = 4;
+const LAYOUT: u32 = 5;
 /// Blocks begin at cache lines.
 const ALIGN: usize = 64;
 /// Larger constants are blocks of their own.
@@ -92,16 +93,6 @@ struct Header {
     outputs: Vec<OutputEntry>,
     constants: Vec<ConstantEntry>,
     packed: Vec<PackedEntry>,
-    /// What the products of an int8 model read.
-    int8: Vec<RangeEntry>,
-}
-
-/// The bits of two numbers: JSON would round them.
-#[derive(Serialize, Deserialize)]
-struct RangeEntry {
-    node: String,
-    low: u32,
-    high: u32,
 }
 
 /// A part of the file.
@@ -140,36 +131,64 @@ struct PackedEntry {
     isa: String,
     node: String,
     block: Block,
-    /// Of weights that are bytes: a float32 for each column.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    scales: Option<Block>,
 }
 
 /// Compiles `model` to the file `out`.
 pub fn compile(model: &Model, out: &Path, options: &Options) -> Result<Report> {
     let start = Instant::now();
-    let (graph, notes) = match model {
+    let (mut graph, notes) = match model {
         Model::File(path, options) => {
             let opened = open_graph(path, options)?;
             (opened.graph, opened.notes)
         }
         Model::Random(size, head) => (super::bench::random_model(size, *head)?, Vec::new()),
     };
-    let int8 = options.int8.as_ref().map(|how| ranges(&graph, how)).transpose()?;
+    if let Some(how) = &options.int8 {
+        quantize(&mut graph, how)?;
+    }
     let isas = match options.isas.as_slice() {
         [] => vec![Isa::detect()],
         isas => isas.to_vec(),
     };
+    let Stored { bytes, products, int8_products } = store(&graph, out, &isas)?;
+    Ok(Report {
+        model: match model {
+            Model::File(path, _) => path.clone(),
+            Model::Random(size, _) => size.into(),
+        },
+        out: out.to_path_buf(),
+        bytes,
+        isas: isas.iter().map(|isa| isa.name().to_owned()).collect(),
+        products,
+        int8_products,
+        seconds: start.elapsed().as_secs_f64(),
+        notes,
+    })
+}
+
+/// What a stored model is.
+#[derive(Clone, Copy, Debug)]
+pub struct Stored {
+    /// The size of the file in bytes.
+    pub bytes: u64,
+    /// Products whose weights are packed.
+    pub products: usize,
+    /// Those of them that are computed in bytes.
+    pub int8_products: usize,
+}
+
+/// Stores a graph whose weights are constants, packed for these instructions, in the file `out`.
+pub fn store(graph: &Graph, out: &Path, isas: &[Isa]) -> Result<Stored> {
     let mut engines = Vec::new();
-    for &isa in &isas {
+    for &isa in isas {
         let threads = Some(1);
-        let int8 = int8.clone();
-        let options = EngineOptions { isa: Some(isa), threads, int8, ..EngineOptions::default() };
+        let options = EngineOptions { isa: Some(isa), threads, ..EngineOptions::default() };
         engines.push((isa, Engine::prepare(graph.clone(), &options)?));
     }
     let absorbed: Vec<String> =
         engines.first().map(|(_, engine)| engine.absorbed().to_vec()).unwrap_or_default();
-    let (stripped, constants) = strip(&graph, &absorbed);
+    let (mut stripped, constants) = strip(graph, &absorbed);
+    steps::disguise(&mut stripped)?;
     let definition = convert_tf::export(&stripped, None)?;
     let definition = graph_def::encode(&definition);
 
@@ -180,11 +199,10 @@ pub fn compile(model: &Model, out: &Path, options: &Options) -> Result<Report> {
         layout: LAYOUT,
         length: 0,
         graph: graph_block,
-        inputs: inputs(&graph)?,
-        outputs: outputs(&graph),
+        inputs: inputs(graph)?,
+        outputs: outputs(graph),
         constants: Vec::new(),
         packed: Vec::new(),
-        int8: entries(int8.unwrap_or_default()),
     };
     for (node, tensor) in &constants {
         header.constants.push(ConstantEntry {
@@ -197,73 +215,44 @@ pub fn compile(model: &Model, out: &Path, options: &Options) -> Result<Report> {
     for (isa, engine) in &engines {
         for part in engine.packed_weights() {
             let block = layout.add(part.bytes.len());
-            let scales = part.scales.map(|scales| layout.add(size_of_val(scales)));
             let (isa, node) = (isa.name().into(), part.node.into());
-            header.packed.push(PackedEntry { isa, node, block, scales });
+            header.packed.push(PackedEntry { isa, node, block });
         }
     }
     let parts = || engines.iter().take(1).flat_map(|(_, engine)| engine.packed_weights());
-    let (products, int8_products) =
-        (parts().count(), parts().filter(|part| part.scales.is_some()).count());
-    let length = write(out, header, &layout, |blocks| {
+    let (products, int8_products) = (parts().count(), parts().filter(|part| part.int8).count());
+    let bytes = write(out, header, &layout, |blocks| {
         blocks.write(&definition)?;
         for (_, tensor) in &constants {
             blocks.write(tensor.bytes()?)?;
         }
         for part in engines.iter().flat_map(|(_, engine)| engine.packed_weights()) {
             blocks.write(part.bytes)?;
-            if let Some(scales) = part.scales {
-                let bytes: Vec<u8> = scales.iter().flat_map(|scale| scale.to_le_bytes()).collect();
-                blocks.write(&bytes)?;
-            }
         }
         Ok(())
     })?;
-    Ok(Report {
-        model: match model {
-            Model::File(path, _) => path.clone(),
-            Model::Random(size, _) => size.into(),
-        },
-        out: out.to_path_buf(),
-        bytes: length,
-        isas: isas.iter().map(|isa| isa.name().to_owned()).collect(),
-        products,
-        int8_products,
-        seconds: start.elapsed().as_secs_f64(),
-        notes,
-    })
+    Ok(Stored { bytes, products, int8_products })
 }
 
-/// What the products of a graph read.
-fn ranges(graph: &Graph, how: &Calibration) -> Result<Ranges> {
+/// Puts the products of a graph into bytes.
+fn quantize(graph: &mut Graph, how: &Calibration) -> Result<()> {
     let roles = role::roles(graph)?;
     match how {
         // Of many lengths.
-        Calibration::MadeUp => calibrate(graph, &roles, &[128, 17, 64, 96, 33, 128, 8, 50]),
+        Calibration::MadeUp => {
+            minmax::by_lengths(graph, &roles, &[128, 17, 64, 96, 33, 128, 8, 50])
+        }
         Calibration::Inputs(path) => {
             let given = Npz::open(path)?;
             let (fed, _) = role::assign(&roles, &given, &Default::default())?;
-            let engine = Engine::new(graph, &EngineOptions::default())?;
-            let mut ranges = Ranges::default();
-            for batch in batches(graph, &fed)? {
-                engine
-                    .observe(&batch, &mut ranges)
-                    .map_err(|error| role::with_unused(error, &given, &fed))?;
-            }
-            Ok(ranges)
+            let batches = batches(graph, &fed)?;
+            let done = minmax::by_batches(graph, &batches);
+            done.map_err(|error| match error {
+                Error::Run(error) => role::with_unused(*error, &given, &fed).into(),
+                other => other,
+            })
         }
     }
-}
-
-/// The same ranges make the same file.
-fn entries(ranges: Ranges) -> Vec<RangeEntry> {
-    let entry = |(node, (low, high)): (String, (f32, f32))| {
-        let (low, high) = (low.to_bits(), high.to_bits());
-        RangeEntry { node, low, high }
-    };
-    let mut entries: Vec<RangeEntry> = ranges.into_iter().map(entry).collect();
-    entries.sort_by(|a, b| a.node.cmp(&b.node));
-    entries
 }
 
 /// Where blocks lie, behind the header.
@@ -388,11 +377,11 @@ pub fn is_compiled(path: &Path) -> bool {
 }
 
 /// A compiled model, mapped.
+#[derive(Clone)]
 pub struct Compiled {
     /// The graph, with variables where weights are packed.
     pub graph: Graph,
     weights: HashMap<Isa, PackedWeights>,
-    int8: Option<Ranges>,
     path: PathBuf,
 }
 
@@ -435,6 +424,7 @@ impl Compiled {
         };
         let definition = graph_def::decode(block(header.graph)?)?;
         let mut graph = convert_tf::import(&definition, &Default::default())?.graph;
+        steps::reveal(&mut graph).ok_or_else(damaged)?;
         for entry in &header.constants {
             let id = graph.find(&entry.node).ok_or_else(damaged)?;
             let dtype = DType::from_name(&entry.dtype).ok_or_else(damaged)?;
@@ -466,35 +456,15 @@ impl Compiled {
             block(entry.block)?; // within the file
             let begin = entry.block.offset as usize;
             let range = begin..begin + entry.block.length as usize;
-            let scales = match entry.scales {
-                Some(scales) => {
-                    let bytes = block(scales)?;
-                    let number = |bytes: &[u8; 4]| f32::from_le_bytes(*bytes);
-                    let (numbers, rest) = bytes.as_chunks::<4>();
-                    if !rest.is_empty() {
-                        return Err(damaged());
-                    }
-                    Some(numbers.iter().map(number).collect())
-                }
-                None => None,
-            };
-            let packed = Packed { file: body.clone(), range, scales };
+            let packed = Packed { file: body.clone(), range };
             weights.entry(isa).or_default().insert(entry.node, packed);
         }
-        let range = |entry: RangeEntry| {
-            (entry.node, (f32::from_bits(entry.low), f32::from_bits(entry.high)))
-        };
-        let int8: Ranges = header.int8.into_iter().map(range).collect();
-        if int8.values().any(|(low, high)| !low.is_finite() || !high.is_finite()) {
-            return Err(damaged());
-        }
-        let int8 = Some(int8).filter(|int8| !int8.is_empty());
-        Ok(Self { graph, weights, int8, path: path.to_path_buf() })
+        Ok(Self { graph, weights, path: path.to_path_buf() })
     }
 
-    /// Whether its linear layers are computed in bytes.
+    /// Whether anything of it is computed in bytes.
     pub fn is_int8(&self) -> bool {
-        self.int8.is_some()
+        self.graph.nodes().any(|(_, node)| matches!(node.op, Op::FakeQuantize(_)))
     }
 
     /// The engine for this machine; refuses if the file has no weights for any of its instructions.
@@ -520,8 +490,7 @@ impl Compiled {
             });
         };
         let weights = self.weights.get(&isa).cloned();
-        let int8 = self.int8.clone();
-        let options = EngineOptions { isa: Some(isa), weights, int8, ..options.clone() };
+        let options = EngineOptions { isa: Some(isa), weights, ..options.clone() };
         Ok(Engine::new(&self.graph, &options)?)
     }
 }
