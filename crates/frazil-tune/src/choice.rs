@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +43,37 @@ pub enum Algorithm {
     Kl,
     /// The least squared error.
     Mse,
+}
+
+impl Algorithm {
+    /// All of them, as they are written; `percentile_99.9` is another percentile.
+    pub const NAMES: [(&'static str, Self); 5] = [
+        ("minmax", Self::MinMax),
+        ("kl", Self::Kl),
+        ("mse", Self::Mse),
+        ("moving_average", Self::MovingAverage),
+        ("percentile", Self::Percentile(99.99)),
+    ];
+}
+
+impl FromStr for Algorithm {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some((_, known)) = Self::NAMES.iter().find(|(name, _)| *name == text) {
+            return Ok(*known);
+        }
+        let percent = text.strip_prefix("percentile_");
+        let plain = |percent: &&str| percent.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+        let percent = percent.filter(plain).and_then(|percent| percent.parse::<f32>().ok());
+        match percent {
+            Some(percent) if percent > 50.0 && percent <= 100.0 => Ok(Self::Percentile(percent)),
+            _ => {
+                let names: Vec<&str> = Self::NAMES.iter().map(|(name, _)| *name).collect();
+                Err(format!("algorithms are `{}`, `percentile_99.9`", names.join("`, `")))
+            }
+        }
+    }
 }
 
 /// How the inputs of a product become bytes.

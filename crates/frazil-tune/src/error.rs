@@ -204,6 +204,14 @@ pub enum Error {
         /// What is written here.
         known: u32,
     },
+    /// A list of numbers in a recipe is none.
+    #[error("`{what}` of `{op}` are not eight hexadecimal digits for each number")]
+    Digits {
+        /// The operation.
+        op: String,
+        /// Which list.
+        what: String,
+    },
     /// A structure cannot be written as text.
     #[error("cannot write {what}: {reason}")]
     Unwritable {

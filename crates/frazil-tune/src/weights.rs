@@ -154,25 +154,28 @@ fn scale_of<'a>(weight: &Weight<'_>, scales: &'a [f32]) -> Result<impl Fn(usize)
     Ok(move |channel: usize| if scales.len() == 1 { scales[0] } else { scales[channel] })
 }
 
-/// `[k]`: what the inputs are to be multiplied by, so that inputs and weight are equally hard
-/// to say in bytes. The weight's rows are divided by the same ([`migrate`]).
+/// `[k]`: what the inputs are to be multiplied by, so that inputs and weights are equally hard
+/// to say in bytes. The rows of each weight are divided by the same ([`migrate`]). `weights` are all
+/// that read these inputs: they share the factors, and so the bytes of the inputs.
 ///
 /// The inverse of SmoothQuant's factors `largest(x)^alpha / largest(w)^(1 - alpha)`; a column that
-/// is all 0, or a row of the weight, is left alone.
+/// is all 0, or a row of all weights, is left alone.
 ///
 /// # Errors
 /// If `alpha` is not within 0 and 1, or a length is wrong.
-pub fn migration(weight: &Weight<'_>, largest_inputs: &[f32], alpha: f32) -> Result<Vec<f32>> {
-    weight.check()?;
-    weight.length("columns of inputs", weight.k, largest_inputs.len())?;
+pub fn migration(weights: &[Weight<'_>], largest_inputs: &[f32], alpha: f32) -> Result<Vec<f32>> {
     if !(0.0..=1.0).contains(&alpha) {
         let found = f64::from(alpha);
         return Err(Error::OutOfRange { what: "alpha", expected: "from 0 to 1", found });
     }
-    let mut largest = vec![0f32; weight.k];
-    for (place, value) in weight.data.iter().enumerate() {
-        let row = weight.of(place).0;
-        largest[row] = largest[row].max(value.abs());
+    let mut largest = vec![0f32; largest_inputs.len()];
+    for weight in weights {
+        weight.check()?;
+        weight.length("columns of inputs", weight.k, largest_inputs.len())?;
+        for (place, value) in weight.data.iter().enumerate() {
+            let row = weight.of(place).0;
+            largest[row] = largest[row].max(value.abs());
+        }
     }
     Ok(largest_inputs
         .iter()
@@ -275,8 +278,8 @@ mod tests {
             }
         }
         let largest = random(k, 1, 5);
-        let columns = migration(&plain, &largest, 0.5).unwrap();
-        assert_eq!(columns, migration(&other, &largest, 0.5).unwrap());
+        let columns = migration(&[plain], &largest, 0.5).unwrap();
+        assert_eq!(columns, migration(&[other], &largest, 0.5).unwrap());
         let migrated = migrate(&plain, &columns).unwrap();
         assert_eq!(turned(&migrated, k, n), migrate(&other, &columns).unwrap());
     }
@@ -319,7 +322,7 @@ mod tests {
         x[3] = 80.0; // an outlier
         x[4] = 0.0;
         let largest: Vec<f32> = x.iter().map(|v| v.abs()).collect();
-        let columns = migration(&weight, &largest, 0.5).unwrap();
+        let columns = migration(&[weight], &largest, 0.5).unwrap();
         assert_eq!(columns[4], 1.0);
         assert!(columns[3] * x[3] < 20.0, "the outlier is smaller");
         let migrated = migrate(&weight, &columns).unwrap();
@@ -329,7 +332,7 @@ mod tests {
             assert!((before - after).abs() < 1e-4 * before.abs().max(1.0));
         }
         // Alpha 1 carries all of it over: the inputs are equally large then.
-        let columns = migration(&weight, &largest, 1.0).unwrap();
+        let columns = migration(&[weight], &largest, 1.0).unwrap();
         assert!((columns[3] * x[3] - 1.0).abs() < 1e-5);
     }
 
@@ -355,8 +358,8 @@ mod tests {
         let weight = Weight { name: "w", data: &[1.0; 6], k: 2, n: 3, transposed: false };
         assert!(quantize(&weight, &[1.0; 2]).is_err());
         assert!(correction(&weight, &[1.0], &[0.0]).is_err());
-        assert!(migration(&weight, &[1.0; 3], 0.5).is_err());
-        assert!(migration(&weight, &[1.0; 2], 1.5).is_err());
+        assert!(migration(&[weight], &[1.0; 3], 0.5).is_err());
+        assert!(migration(&[weight], &[1.0; 2], 1.5).is_err());
         assert!(migrate(&weight, &[1.0; 3]).is_err() && migrate(&weight, &[0.0; 2]).is_err());
         let short = Weight { k: 3, ..weight };
         assert!(scales(&short, Granularity::Channel, Algorithm::MinMax).is_err());

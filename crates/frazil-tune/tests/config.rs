@@ -5,33 +5,7 @@ use frazil_tune::{Algorithm, Config, Error, Granularity, Precision};
 use proptest::prelude::*;
 
 /// The block of recipe 5.
-const RECIPE: &str = "\
-model: 
-  name: bert
-  framework: tensorflow
-  inputs: input_file, batch_size
-  outputs: IteratorGetNext:3, unstack:0, unstack:1
-
-quantization:            
-  calibration:
-    sampling_size: 500
-  model_wise:
-    weight:
-      granularity: per_channel
-  op_wise: {
-             'MatMul': {
-               'activation':  {'dtype': ['fp32']},
-               'weight':  {'dtype': ['fp32']},
-             }
-           }
-tuning:
-  accuracy_criterion:
-    relative:  0.01   
-  exit_policy:
-    timeout: 0       
-    max_trials: 100 
-  random_seed: 9527
-";
+const RECIPE: &str = include_str!("fixtures/bert.yaml");
 
 /// What the original shipped beside it.
 const SHIPPED: &str = "\

@@ -43,6 +43,7 @@ enum Command {
     Evaluate(commands::evaluate::Args),
     Compile(commands::compile::Args),
     Bench(commands::bench::Args),
+    Quantize(Box<commands::quantize::Args>),
     Verify(commands::verify::Args),
     VerifyWeights(commands::verify_weights::Args),
     ExportWeights(commands::export_weights::Args),
@@ -61,6 +62,8 @@ enum Command {
     SavedModelCli(compat::saved_model_cli::Args),
     #[command(name = "run_squad")]
     RunSquad(compat::run_squad::Args),
+    #[command(name = "tune_squad")]
+    TuneSquad(compat::tune_squad::Args),
 }
 
 /// What a shell reports of a program that Ctrl-C ended.
@@ -69,7 +72,7 @@ const INTERRUPT_CODE: u8 = 130;
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// The old tools: a link of one of these names to the binary is that tool.
-const TOOLS: [&str; 7] = [
+const TOOLS: [&str; 8] = [
     "create_tf_record",
     "extract_features",
     "freeze_graph",
@@ -77,6 +80,7 @@ const TOOLS: [&str; 7] = [
     "run_classifier",
     "run_squad",
     "saved_model_cli",
+    "tune_squad",
 ];
 
 /// Runs the program with the process's arguments.
@@ -133,6 +137,7 @@ pub fn run(
         Command::Evaluate(args) => commands::evaluate::run(args, out),
         Command::Compile(args) => commands::compile::run(args, out),
         Command::Bench(args) => commands::bench::run(args, out),
+        Command::Quantize(args) => commands::quantize::run(*args, out),
         Command::Verify(args) => commands::verify::run(args, out),
         Command::VerifyWeights(args) => commands::verify_weights::run(args, out),
         Command::ExportWeights(args) => commands::export_weights::run(args, out),
@@ -145,6 +150,7 @@ pub fn run(
         Command::RunClassifier(args) => compat::run_classifier::run(args, out),
         Command::SavedModelCli(args) => compat::saved_model_cli::run(args, out),
         Command::RunSquad(args) => compat::run_squad::run(args, out),
+        Command::TuneSquad(args) => compat::tune_squad::run(args, out),
     }
 }
 
@@ -174,6 +180,9 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
         return error.hint();
     }
     if let Some(error) = error.downcast_ref::<frazil::ops::cut_spec::Error>() {
+        return error.hint();
+    }
+    if let Some(error) = error.downcast_ref::<frazil::tune::Error>() {
         return error.hint();
     }
     error.downcast_ref::<frazil::tf::Error>().and_then(frazil::tf::Error::hint)

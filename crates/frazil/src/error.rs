@@ -26,6 +26,27 @@ pub enum Error {
     /// A graph cannot run, or not on these inputs.
     #[error(transparent)]
     Run(Box<frazil_runtime::Error>),
+    /// A tuning configuration, calibration or a search is wrong.
+    #[error(transparent)]
+    Tune(Box<frazil_tune::Error>),
+    /// The program that evaluates a model did not end well.
+    #[error("`{command}` {status}")]
+    EvalCommand {
+        /// The command line.
+        command: String,
+        /// How it ended.
+        status: String,
+        /// The last that it said on stderr.
+        said: String,
+    },
+    /// The program that evaluates a model ended well and gave no number.
+    #[error("the last line that `{command}` printed is no number: {found}")]
+    NoNumber {
+        /// The command line.
+        command: String,
+        /// What the line is.
+        found: String,
+    },
     /// A tensor, or a plain file of tensors, is wrong.
     #[error(transparent)]
     Tensor(#[from] frazil_tensor::Error),
@@ -146,6 +167,7 @@ boxed! {
     Graph: frazil_graph::Error,
     Convert: frazil_convert::Error,
     Run: frazil_runtime::Error,
+    Tune: frazil_tune::Error,
 }
 
 impl Error {
@@ -157,6 +179,12 @@ impl Error {
             Self::Graph(error) => error.hint(),
             Self::Convert(error) => error.hint(),
             Self::Run(error) => error.hint(),
+            Self::Tune(error) => error.hint(),
+            Self::EvalCommand { said, .. } if said.is_empty() => None,
+            Self::EvalCommand { said, .. } => Some(format!("the last that it said: {said}")),
+            Self::NoNumber { .. } => Some(
+                "it must print the accuracy as its last line on stdout, such as `91.25`".into(),
+            ),
             Self::Tensor(_) | Self::Read { .. } | Self::BadText { .. } => None,
             Self::NotUtf8 { .. } => Some("`iconv -t utf-8` makes it so".into()),
             Self::CutSpec(error) => error.hint(),

@@ -4,7 +4,8 @@
 //! This crate is the front door. [`source`] opens whatever the user has: a checkpoint, a graph,
 //! a SavedModel, a folder, a zip. Each function in [`ops`] takes that and an options struct and
 //! returns a report that serializes, so a library user gets all that the command line shows. The
-//! layers below are re-exported: [`tensor`], [`tf`], [`mod@graph`], [`convert`], [`runtime`], [`bert`].
+//! layers below are re-exported: [`tensor`], [`tf`], [`mod@graph`], [`convert`], [`runtime`], [`bert`],
+//! [`tune`].
 
 mod error;
 pub mod ops;
@@ -18,6 +19,7 @@ pub use frazil_kernels as kernels;
 pub use frazil_runtime as runtime;
 pub use frazil_tensor as tensor;
 pub use frazil_tf as tf;
+pub use frazil_tune as tune;
 
 /// The Rust in the documents compiles.
 #[cfg(doctest)]

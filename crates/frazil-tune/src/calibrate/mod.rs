@@ -12,9 +12,10 @@ mod search;
 pub use columns::Columns;
 pub use histogram::Histogram;
 
+use frazil_graph::op::Steps;
+
 use crate::choice::Algorithm;
 use crate::error::{Error, Result};
-use crate::grid::Steps;
 
 /// How much a new batch counts in the moving average.
 const MOMENTUM: f64 = 0.1;

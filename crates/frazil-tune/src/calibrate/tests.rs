@@ -1,3 +1,5 @@
+//! Ranges of numbers whose best ranges are known.
+
 use super::*;
 
 /// Even numbers between two ends, and `outliers` at 100 times the upper one.

@@ -12,6 +12,7 @@
 //!
 //! What a configuration means for a given model is in [`space`](crate::space).
 
+mod deploy;
 mod read;
 mod wish;
 mod yaml;
@@ -118,6 +119,19 @@ pub enum Strategy {
     Tpe,
 }
 
+impl Strategy {
+    /// All of them, as they are written.
+    pub const NAMES: [(&'static str, Self); 7] = [
+        ("basic", Self::Basic),
+        ("bayesian", Self::Bayesian),
+        ("exhaustive", Self::Exhaustive),
+        ("mse", Self::Mse),
+        ("random", Self::Random),
+        ("tpe", Self::Tpe),
+        ("sensitivity", Self::Sensitivity),
+    ];
+}
+
 /// How much may be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -138,6 +152,15 @@ pub enum Objective {
     Footprint,
     /// The file.
     Modelsize,
+}
+
+impl Objective {
+    /// All of them, as they are written.
+    pub const NAMES: [(&'static str, Self); 3] = [
+        ("performance", Self::Performance),
+        ("footprint", Self::Footprint),
+        ("modelsize", Self::Modelsize),
+    ];
 }
 
 /// `tuning`

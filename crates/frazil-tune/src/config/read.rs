@@ -169,15 +169,7 @@ fn tuning(mut section: Section, model: &Model, notes: &mut Vec<Note>) -> Result<
             return Err(Error::Sigopt { line: at.line() });
         }
         Some(at) => {
-            read.strategy = at.one_of(&[
-                ("basic", Strategy::Basic),
-                ("bayesian", Strategy::Bayesian),
-                ("exhaustive", Strategy::Exhaustive),
-                ("mse", Strategy::Mse),
-                ("random", Strategy::Random),
-                ("tpe", Strategy::Tpe),
-                ("sensitivity", Strategy::Sensitivity),
-            ])?;
+            read.strategy = at.one_of(&Strategy::NAMES)?;
         }
         None => notes.push(Note {
             line,
@@ -220,11 +212,7 @@ fn tuning(mut section: Section, model: &Model, notes: &mut Vec<Note>) -> Result<
         criterion.finish()?;
     }
     if let Some(at) = section.take("objective") {
-        read.objective = at.one_of(&[
-            ("performance", Objective::Performance),
-            ("footprint", Objective::Footprint),
-            ("modelsize", Objective::Modelsize),
-        ])?;
+        read.objective = at.one_of(&Objective::NAMES)?;
     }
     let mut exit = section.section("exit_policy")?;
     if let Some(at) = exit.take("timeout") {

@@ -229,22 +229,10 @@ fn part(mut section: Section, weight: bool, notes: &mut Vec<Note>) -> Result<Par
 }
 
 fn algorithm(at: &At) -> Result<Algorithm> {
-    if let super::yaml::Value::Text(text) = &at.node.value
-        && let Some(percent) = text.strip_prefix("percentile_")
-        && percent.bytes().all(|b| b.is_ascii_digit() || b == b'.')
-        && let Ok(percent) = percent.parse::<f32>()
-        && percent > 50.0
-        && percent <= 100.0
-    {
-        return Ok(Algorithm::Percentile(percent));
+    match &at.node.value {
+        super::yaml::Value::Text(text) => text.parse().or_else(|_| at.one_of(&Algorithm::NAMES)),
+        _ => at.one_of(&Algorithm::NAMES),
     }
-    at.one_of(&[
-        ("minmax", Algorithm::MinMax),
-        ("kl", Algorithm::Kl),
-        ("mse", Algorithm::Mse),
-        ("moving_average", Algorithm::MovingAverage),
-        ("percentile", Algorithm::Percentile(99.99)),
-    ])
 }
 
 /// The items of a list, the words of a text, or the one thing that it is.

@@ -56,6 +56,9 @@ pub trait Subject {
     /// The f32 model, on the full set.
     fn baseline(&mut self) -> Result<Measured>;
 
+    /// What [`baseline`](Self::baseline) gave in an earlier run that is gone on with.
+    fn remember_baseline(&mut self, _baseline: &Measured) {}
+
     /// The model as `configuration` says.
     fn measure(&mut self, configuration: &Configuration, extent: Extent) -> Result<Measured>;
 

@@ -81,6 +81,7 @@ impl<'a> Trials<'a> {
         let measured = match self.history.baseline() {
             Some((measured, seconds)) => {
                 self.replayed += duration(seconds);
+                self.subject.remember_baseline(&measured);
                 measured
             }
             None => {

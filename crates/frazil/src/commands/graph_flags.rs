@@ -15,6 +15,13 @@ pub struct SourceFlags {
     /// The bert_config.json or config.json, if it is not beside the model
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    parts: PartFlags,
+}
+
+/// The same without its configuration.
+#[derive(clap::Args, Clone)]
+pub struct PartFlags {
     /// The values of a graph's variables, if they are not beside the model
     #[arg(long, value_name = "PREFIX")]
     checkpoint: Option<PathBuf>,
@@ -103,9 +110,21 @@ impl CutFlags {
 impl SourceFlags {
     /// How the model is opened, for whatever it is.
     pub fn options(self, source: source::Options, cut: CutSpec) -> GraphOptions {
+        self.parts.options(self.config, source, cut)
+    }
+}
+
+impl PartFlags {
+    /// How the model is opened, with its configuration.
+    pub fn options(
+        self,
+        config: Option<PathBuf>,
+        source: source::Options,
+        cut: CutSpec,
+    ) -> GraphOptions {
         GraphOptions {
             source,
-            config: self.config,
+            config,
             scope: self.scope,
             checkpoint: self.checkpoint,
             tags: self.tags,

@@ -13,6 +13,7 @@ pub mod import_weights;
 pub mod inspect;
 pub mod predict;
 pub(crate) mod progress;
+pub mod quantize;
 pub mod run;
 mod table;
 pub mod tokenize;

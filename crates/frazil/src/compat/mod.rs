@@ -10,3 +10,4 @@ pub mod mo;
 pub mod run_classifier;
 pub mod run_squad;
 pub mod saved_model_cli;
+pub mod tune_squad;

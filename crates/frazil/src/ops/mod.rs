@@ -14,6 +14,7 @@ pub mod inspect;
 pub mod minmax;
 pub(crate) mod model;
 pub mod predict;
+pub mod quantize;
 pub mod role;
 pub mod run;
 pub mod run_classifier;

@@ -7,12 +7,21 @@ use frazil::bert::rows::OnBadRow;
 use frazil::bert::tokenizer::Casing;
 use frazil::ops::cut_spec::{CutSpec, CutTexts};
 use frazil::ops::text_model::Options;
-use frazil::source;
+use frazil::source::{self, GraphOptions};
 
 use crate::commands::graph_flags::SourceFlags;
 
 #[derive(clap::Args)]
 pub struct TextFlags {
+    #[command(flatten)]
+    reading: ReadingFlags,
+    #[command(flatten)]
+    source: SourceFlags,
+}
+
+/// The same without where the model is found.
+#[derive(clap::Args)]
+pub struct ReadingFlags {
     /// The vocabulary, if it is not beside MODEL: vocab.txt, tokenizer.json or a folder of one
     #[arg(long, value_name = "FILE", alias = "vocab_file")]
     vocab: Option<PathBuf>,
@@ -28,8 +37,6 @@ pub struct TextFlags {
     /// Threads [default: FRAZIL_THREADS, or one for each core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    #[command(flatten)]
-    source: SourceFlags,
     /// Where the model gives what is wanted, if that is not found: `name`, `name:1`
     #[arg(long, value_name = "PLACE,…")]
     output: Option<String>,
@@ -47,6 +54,26 @@ pub struct TextFlags {
 impl TextFlags {
     /// How the model is opened.
     pub fn options(&self) -> Result<Options> {
+        self.reading.options(|source, cut| self.source.clone().options(source, cut))
+    }
+
+    /// What is done about a row that cannot be used.
+    pub fn on_bad_row(&self) -> OnBadRow {
+        self.reading.on_bad_row()
+    }
+
+    /// Whether there is to be no talk.
+    pub fn quiet(&self) -> bool {
+        self.reading.quiet
+    }
+}
+
+impl ReadingFlags {
+    /// How the model is opened; `graph` says where it is found.
+    pub fn options(
+        &self,
+        graph: impl FnOnce(source::Options, CutSpec) -> GraphOptions,
+    ) -> Result<Options> {
         let casing = match (self.cased, self.uncased) {
             (true, _) => Some(Casing::Keep),
             (_, true) => Some(Casing::Lower),
@@ -56,7 +83,7 @@ impl TextFlags {
             CutSpec::parse(&CutTexts { output: self.output.as_deref(), ..CutTexts::default() })?;
         let source = source::Options { verify_checksums: !self.no_checksum };
         Ok(Options {
-            graph: self.source.clone().options(source, cut),
+            graph: graph(source, cut),
             vocabulary: self.vocab.clone(),
             casing,
             max_seq_length: self.max_seq_length,

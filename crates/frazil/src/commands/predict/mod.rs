@@ -16,7 +16,7 @@ mod sink;
 mod texts;
 
 pub use classify::split;
-pub use flags::TextFlags;
+pub use flags::{ReadingFlags, TextFlags};
 pub use sink::say;
 
 /// Classify, answer and embed text with a model of any kind

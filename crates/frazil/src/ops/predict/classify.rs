@@ -111,11 +111,23 @@ struct Tag {
     progress: (u64, Option<u64>),
 }
 
-/// Predictions beside labels.
-#[derive(Default)]
-struct Compared {
-    classes: Vec<(i32, i32)>,
-    numbers: Vec<(f64, f64)>,
+/// A prediction beside its label.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Compared {
+    /// Classes, by their places among the task's labels, or among the model's if there is no task.
+    Class {
+        /// What the model says.
+        found: i32,
+        /// What the label says.
+        expected: i32,
+    },
+    /// Scores.
+    Number {
+        /// What the model says.
+        found: f64,
+        /// What the label says.
+        expected: f64,
+    },
 }
 
 impl Classifier {
@@ -162,7 +174,7 @@ impl Classifier {
         mut each: impl FnMut(Prediction, (u64, Option<u64>)) -> Result<(), E>,
     ) -> Result<Report, E> {
         let start = Instant::now();
-        let mut compared = Compared::default();
+        let mut compared: Vec<Compared> = Vec::new();
         let mut predicted = vec![0; self.labels().map_or(0, <[String]>::len)];
         let (mut rows, mut tokens) = (0, 0);
         let labelled = source.labelled;
@@ -183,7 +195,7 @@ impl Classifier {
             if let Some(count) = predicted.get_mut(prediction.class) {
                 *count += 1;
             }
-            self.compare(&prediction, &mut compared);
+            compared.extend(self.compare(&prediction));
             each(prediction, tag.progress)
         })?;
         let mut notes = self.notes.clone();
@@ -195,7 +207,7 @@ impl Classifier {
             rows,
             predicted,
             skipped: source.skipped().clone(),
-            scores: self.scores(&compared)?,
+            scores: scores(self.task, &compared)?,
             tokens,
             seconds: start.elapsed().as_secs_f64(),
             notes,
@@ -246,51 +258,54 @@ impl Classifier {
         Ok(Prediction { id, label, class, score: None, probabilities, expected })
     }
 
-    fn compare(&self, prediction: &Prediction, compared: &mut Compared) {
-        let target = prediction.expected.as_deref().and_then(|label| self.target(label));
-        match (target, prediction.score) {
-            (Some(Target::Class(label)), _) => {
-                compared.classes.push((prediction.class as i32, label));
+    /// A prediction beside its label, if it has one.
+    pub fn compare(&self, prediction: &Prediction) -> Option<Compared> {
+        match (self.target(prediction.expected.as_deref()?)?, prediction.score) {
+            (Target::Class(label), _) => Some(Compared::Class {
+                found: self.place(prediction.class as i32),
+                expected: self.place(label),
+            }),
+            (Target::Score(label), Some(score)) => {
+                Some(Compared::Number { found: f64::from(score), expected: f64::from(label) })
             }
-            (Some(Target::Score(label)), Some(score)) => {
-                compared.numbers.push((f64::from(score), f64::from(label)));
-            }
-            _ => {}
+            _ => None,
         }
     }
 
-    fn scores(&self, compared: &Compared) -> Result<Vec<Score>> {
-        let metrics = if !compared.classes.is_empty() {
-            let (predictions, labels): (Vec<i32>, Vec<i32>) =
-                compared.classes.iter().copied().unzip();
-            let (predictions, labels) = self.in_order_of_task(predictions, labels);
-            // Any task without a metric of its own is scored by accuracy.
-            metrics::score_classes(self.task.unwrap_or(Task::Rte), &predictions, &labels)?
-        } else if !compared.numbers.is_empty() {
-            let (predictions, labels): (Vec<f64>, Vec<f64>) =
-                compared.numbers.iter().copied().unzip();
-            metrics::score_numbers(&predictions, &labels)?
-        } else {
-            return Ok(Vec::new());
-        };
-        Ok(metrics.iter().map(|metric| Score { name: metric.name, value: metric.value }).collect())
-    }
-
     /// F1 is of the task's class 1, whichever place the model has it at.
-    fn in_order_of_task(&self, predictions: Vec<i32>, labels: Vec<i32>) -> (Vec<i32>, Vec<i32>) {
-        let (Some(task), Classes::Names(names)) = (self.task, &self.classes) else {
-            return (predictions, labels);
-        };
-        let place = |class: i32| {
-            let name = usize::try_from(class).ok().and_then(|class| names.get(class));
-            match name.and_then(|name| task.labels().target(name)) {
-                Some(Target::Class(place)) => place,
-                _ => class,
-            }
-        };
-        let all = |classes: Vec<i32>| classes.into_iter().map(place).collect();
-        (all(predictions), all(labels))
+    fn place(&self, class: i32) -> i32 {
+        let (Some(task), Classes::Names(names)) = (self.task, &self.classes) else { return class };
+        let name = usize::try_from(class).ok().and_then(|class| names.get(class));
+        match name.and_then(|name| task.labels().target(name)) {
+            Some(Target::Class(place)) => place,
+            _ => class,
+        }
     }
+}
+
+/// How good predictions are, by the task's official scores; without a task, by accuracy.
+pub fn scores(task: Option<Task>, compared: &[Compared]) -> Result<Vec<Score>> {
+    let classes = compared.iter().filter_map(|one| match *one {
+        Compared::Class { found, expected } => Some((found, expected)),
+        Compared::Number { .. } => None,
+    });
+    let numbers = compared.iter().filter_map(|one| match *one {
+        Compared::Number { found, expected } => Some((found, expected)),
+        Compared::Class { .. } => None,
+    });
+    let metrics = match compared.first() {
+        // Any task without a metric of its own is scored by accuracy.
+        Some(Compared::Class { .. }) => {
+            let (predictions, labels): (Vec<i32>, Vec<i32>) = classes.unzip();
+            metrics::score_classes(task.unwrap_or(Task::Rte), &predictions, &labels)?
+        }
+        Some(Compared::Number { .. }) => {
+            let (predictions, labels): (Vec<f64>, Vec<f64>) = numbers.unzip();
+            metrics::score_numbers(&predictions, &labels)?
+        }
+        None => return Ok(Vec::new()),
+    };
+    Ok(metrics.iter().map(|metric| Score { name: metric.name, value: metric.value }).collect())
 }
 
 fn count_differs(names: &[String], count: usize) -> Error {

@@ -92,6 +92,13 @@ impl Source {
         Self::of("the command line".into(), places, examples, OnBadRow::Stop)
     }
 
+    /// Rows with labels that were read already, with their lines.
+    pub fn labelled(name: PathBuf, rows: impl IntoIterator<Item = (usize, InputExample)>) -> Self {
+        let (lines, examples) = rows.into_iter().unzip();
+        let source = Self::of(name, lines, examples, OnBadRow::Stop);
+        Self { labelled: true, ..source }
+    }
+
     fn of(
         name: PathBuf,
         lines: Vec<usize>,

@@ -93,42 +93,17 @@ impl About {
         if self.padded { item.features.padded_len() } else { item.features.len() }
     }
 
+    fn extents<T>(&self, items: &[&Item<T>]) -> Extents {
+        let longest = items.iter().map(|item| self.len(item)).max().unwrap_or(0);
+        let asked = items.iter().map(|item| item.positions.len()).max().unwrap_or(0);
+        let b = self.sizes.batch.unwrap_or(items.len());
+        Extents { b, s: self.sizes.seq.unwrap_or(longest), p: asked.max(1) }
+    }
+
     /// What a run of these sequences is fed with.
     fn feed<T>(&self, items: &[&Item<T>], extents: Extents) -> Result<Inputs> {
         let tensor = |input: &Fed| Ok((input.name.clone(), tensor(input, items, extents)?));
         self.ends.inputs.iter().map(tensor).collect()
-    }
-}
-
-impl TextModel {
-    /// Pulls sequences, runs the model on many of them at a time, and gives away what it says of
-    /// each, in their order.
-    pub fn run<T, E: From<Error>>(
-        &self,
-        sequences: impl IntoIterator<Item = Result<Item<T>, E>>,
-        mut each: impl FnMut(T, Said) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let mut worker = self.engine.worker();
-        let packs = |node: &frazil_graph::Node| matches!(node.op, Op::PackRows(_));
-        let packed = self.engine.graph().nodes().any(|(_, node)| packs(node));
-        let mut waiting: Vec<Item<T>> = Vec::new();
-        let mut flush = |waiting: &mut Vec<Item<T>>| -> Result<(), E> {
-            let said = self.flush(&mut worker, waiting, packed)?;
-            waiting.drain(..).zip(said).try_for_each(|(item, said)| each(item.tag, said))
-        };
-        for item in sequences {
-            let item = item?;
-            self.admit(&item)?;
-            // Before the one that would be too many.
-            if packed && self.is_full(waiting.iter().chain([&item]).map(|i| self.about.len(i))) {
-                flush(&mut waiting)?;
-            }
-            waiting.push(item);
-            if waiting.len() >= if packed { usize::MAX } else { WINDOW } {
-                flush(&mut waiting)?;
-            }
-        }
-        flush(&mut waiting)
     }
 
     /// Refuses what the model cannot read.
@@ -158,17 +133,69 @@ impl TextModel {
         if b < 2 {
             return false;
         }
-        if let Some(batch) = self.about.sizes.batch {
+        if let Some(batch) = self.sizes.batch {
             return b > batch;
         }
-        let places = b * self.about.sizes.seq.unwrap_or(longest);
-        let width = match self.about.ends.form {
-            Form::TokenRows => self.about.sizes.widths.iter().flatten().copied().max().unwrap_or(1),
+        let places = b * self.sizes.seq.unwrap_or(longest);
+        let width = match self.ends.form {
+            Form::TokenRows => self.sizes.widths.iter().flatten().copied().max().unwrap_or(1),
             _ => 1,
         };
-        rows > self.about.rows
-            || places > self.about.rows.saturating_mul(SPARSE)
+        rows > self.rows
+            || places > self.rows.saturating_mul(SPARSE)
             || places.saturating_mul(width) > NUMBERS
+    }
+
+    pub(super) fn inputs(&self, sequences: &[Features]) -> Result<Vec<Inputs>> {
+        let items: Vec<Item<()>> =
+            sequences.iter().map(|features| Item::new((), features.clone())).collect();
+        items.iter().try_for_each(|item| self.admit(item))?;
+        let all: Vec<&Item<()>> = items.iter().collect();
+        let mut runs = Vec::new();
+        let mut rest = &all[..];
+        while !rest.is_empty() {
+            let fits =
+                |count: &usize| !self.is_full(rest[..*count].iter().map(|item| self.len(item)));
+            let count = (1..=rest.len()).take_while(fits).last().unwrap_or(1);
+            let (group, others) = rest.split_at(count);
+            runs.push(self.feed(group, self.extents(group))?);
+            rest = others;
+        }
+        Ok(runs)
+    }
+}
+
+impl TextModel {
+    /// Pulls sequences, runs the model on many of them at a time, and gives away what it says of
+    /// each, in their order.
+    pub fn run<T, E: From<Error>>(
+        &self,
+        sequences: impl IntoIterator<Item = Result<Item<T>, E>>,
+        mut each: impl FnMut(T, Said) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut worker = self.engine.worker();
+        let packs = |node: &frazil_graph::Node| matches!(node.op, Op::PackRows(_));
+        let packed = self.engine.graph().nodes().any(|(_, node)| packs(node));
+        let mut waiting: Vec<Item<T>> = Vec::new();
+        let mut flush = |waiting: &mut Vec<Item<T>>| -> Result<(), E> {
+            let said = self.flush(&mut worker, waiting, packed)?;
+            waiting.drain(..).zip(said).try_for_each(|(item, said)| each(item.tag, said))
+        };
+        for item in sequences {
+            let item = item?;
+            self.about.admit(&item)?;
+            // Before the one that would be too many.
+            if packed
+                && self.about.is_full(waiting.iter().chain([&item]).map(|i| self.about.len(i)))
+            {
+                flush(&mut waiting)?;
+            }
+            waiting.push(item);
+            if waiting.len() >= if packed { usize::MAX } else { WINDOW } {
+                flush(&mut waiting)?;
+            }
+        }
+        flush(&mut waiting)
     }
 
     /// Runs all that wait; what the model says of each, in their order.
@@ -190,7 +217,7 @@ impl TextModel {
             // All are computed as long as the longest, which is the last.
             let fits = |count: &usize| {
                 let longest = self.about.len(&waiting[rest[count - 1]]);
-                !self.is_full(std::iter::repeat_n(longest, *count))
+                !self.about.is_full(std::iter::repeat_n(longest, *count))
             };
             let count = (1..=rest.len()).take_while(fits).last().unwrap_or(1);
             let (group, others) = rest.split_at(count);
@@ -205,10 +232,7 @@ impl TextModel {
 
     /// One run.
     fn batch<T>(&self, worker: &mut Worker, items: &[&Item<T>]) -> Result<Vec<Said>> {
-        let longest = items.iter().map(|item| self.about.len(item)).max().unwrap_or(0);
-        let asked = items.iter().map(|item| item.positions.len()).max().unwrap_or(0);
-        let b = self.about.sizes.batch.unwrap_or(items.len());
-        let extents = Extents { b, s: self.about.sizes.seq.unwrap_or(longest), p: asked.max(1) };
+        let extents = self.about.extents(items);
         let inputs = self.about.feed(items, extents)?;
         let outputs = worker.run(&inputs)?;
         let mut said = vec![Said::default(); items.len()];

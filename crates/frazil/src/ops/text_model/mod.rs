@@ -17,7 +17,7 @@ use frazil_bert::features::Features;
 use frazil_bert::rows::RowProblem;
 use frazil_bert::tokenizer::{Casing, Tokenizer};
 use frazil_graph::Graph;
-use frazil_runtime::{Engine, EngineOptions};
+use frazil_runtime::{Engine, EngineOptions, Inputs};
 
 pub use batch::{Item, Output, Said};
 pub use opened::Sizes;
@@ -119,6 +119,19 @@ impl About {
     fn engine_options(&self) -> EngineOptions {
         EngineOptions { threads: self.threads, packed: !self.padded, ..EngineOptions::default() }
     }
+
+    fn check(&self, features: &Features) -> Result<(), RowProblem> {
+        let (found, most) = (features.len(), self.sizes.positions.unwrap_or(usize::MAX));
+        if found > most {
+            return Err(RowProblem::TooLong { found, most });
+        }
+        let Some(words) = self.sizes.words else { return Ok(()) };
+        let outside = |id: &&i32| usize::try_from(**id).map_or(true, |id| id >= words);
+        let Some(&id) = features.ids().iter().find(outside) else { return Ok(()) };
+        let piece = u32::try_from(id).ok().and_then(|id| self.tokenizer.vocabulary().token(id));
+        let piece = piece.unwrap_or_default().to_owned();
+        Err(RowProblem::OutsideVocabulary { piece, id, words })
+    }
 }
 
 impl TextGraph {
@@ -137,10 +150,49 @@ impl TextGraph {
         &self.about.notes
     }
 
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.about.tokenizer
+    }
+
+    /// The file or folder that the tokenizer came from.
+    pub fn vocabulary(&self) -> &Path {
+        &self.about.vocabulary
+    }
+
+    /// The most pieces of a sequence: what was asked for, or what the model has.
+    pub fn max_seq_length(&self) -> usize {
+        self.about.max_seq_length
+    }
+
+    /// Whether the model can read a sequence; if not, why.
+    pub fn check(&self, features: &Features) -> Result<(), RowProblem> {
+        self.about.check(features)
+    }
+
+    /// The inputs of runs over these sequences, in their order, as [`TextModel::run`] makes them.
+    pub fn inputs(&self, sequences: &[Features]) -> Result<Vec<Inputs>> {
+        self.about.inputs(sequences)
+    }
+
+    /// How its engines are made.
+    pub fn engine_options(&self) -> EngineOptions {
+        self.about.engine_options()
+    }
+
+    /// Where the model came from.
+    pub fn located(&self) -> Option<&Located> {
+        self.about.located.as_ref()
+    }
+
     /// A model that runs another form of the graph, with the same inputs and outputs.
     pub fn model(&self, graph: Graph) -> Result<TextModel> {
-        let engine = Engine::from_graph(graph, &self.about.engine_options())?;
-        Ok(TextModel { about: Arc::clone(&self.about), engine })
+        Ok(self.with_engine(Engine::from_graph(graph, &self.about.engine_options())?))
+    }
+
+    /// The same with an engine that is there already.
+    pub fn with_engine(&self, engine: Engine) -> TextModel {
+        TextModel { about: Arc::clone(&self.about), engine }
     }
 
     /// The model as it is.
@@ -211,20 +263,15 @@ impl TextModel {
         &self.about.notes
     }
 
+    /// The inputs of runs over these sequences, in their order, as [`TextModel::run`] makes them.
+    pub fn inputs(&self, sequences: &[Features]) -> Result<Vec<Inputs>> {
+        self.about.inputs(sequences)
+    }
+
     /// Whether the model can read a sequence; if not, why. [`TextModel::run`] checks this, too, but
     /// does not know where the sequence came from.
     pub fn check(&self, features: &Features) -> Result<(), RowProblem> {
-        let (found, most) = (features.len(), self.about.sizes.positions.unwrap_or(usize::MAX));
-        if found > most {
-            return Err(RowProblem::TooLong { found, most });
-        }
-        let Some(words) = self.about.sizes.words else { return Ok(()) };
-        let outside = |id: &&i32| usize::try_from(**id).map_or(true, |id| id >= words);
-        let Some(&id) = features.ids().iter().find(outside) else { return Ok(()) };
-        let piece =
-            u32::try_from(id).ok().and_then(|id| self.about.tokenizer.vocabulary().token(id));
-        let piece = piece.unwrap_or_default().to_owned();
-        Err(RowProblem::OutsideVocabulary { piece, id, words })
+        self.about.check(features)
     }
 }
 

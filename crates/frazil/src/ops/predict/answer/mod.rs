@@ -47,6 +47,20 @@ pub struct Options {
     pub on_bad_row: OnBadRow,
 }
 
+impl Options {
+    /// How windows are cut for a model that takes sequences of at most so many pieces.
+    pub fn features(&self, max_seq_length: usize) -> FeatureOptions {
+        let defaults = FeatureOptions::default();
+        let longest = self.model.max_seq_length.unwrap_or(MAX_SEQ_LENGTH);
+        FeatureOptions {
+            max_seq_length: longest.min(max_seq_length),
+            doc_stride: self.doc_stride.unwrap_or(defaults.doc_stride),
+            max_query_length: self.max_query_length.unwrap_or(defaults.max_query_length),
+            training: false,
+        }
+    }
+}
+
 /// What was done.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -98,14 +112,7 @@ impl Answerer {
     /// The same with a model that is open already, for [`Want::Span`]; `path` is what it is called.
     pub fn new(path: impl AsRef<Path>, model: TextModel, options: Options) -> Result<Self> {
         let path = path.as_ref().to_path_buf();
-        let defaults = FeatureOptions::default();
-        let longest = options.model.max_seq_length.unwrap_or(MAX_SEQ_LENGTH);
-        let features = FeatureOptions {
-            max_seq_length: longest.min(model.max_seq_length()),
-            doc_stride: options.doc_stride.unwrap_or(defaults.doc_stride),
-            max_query_length: options.max_query_length.unwrap_or(defaults.max_query_length),
-            training: false,
-        };
+        let features = options.features(model.max_seq_length());
         // What is wrong with the lengths is said before anything is read.
         build_features(&[], model.tokenizer(), features)?;
         Ok(Self { path, model, features, options })

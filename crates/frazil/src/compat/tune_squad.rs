@@ -1,0 +1,190 @@
+//! `tune_squad.py` of the int8 examples for BERT on SQuAD: `--tune` searches, `--benchmark` measures.
+//!
+//! Data are those of the configuration; its older form, which left them to the program's own flags,
+//! is served by the same flags here. Where the original returned nothing when its goal was missed,
+//! the best model is written, and the exit code is 1.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+
+use frazil::Error;
+use frazil::bert::tokenizer::Casing;
+use frazil::ops::quantize::benchmark::{self, Mode, benchmark};
+use frazil::ops::quantize::{self, Doing, Options, Output, Target, Task, yaml};
+use frazil::tune::{Config, Verdict};
+
+use super::absl::{Flag, Program, Values};
+use crate::cli::Outcome;
+use crate::commands::quantize::{Live, print};
+
+/// int8 tuning and benchmarks of BERT on SQuAD, with the flags of tune_squad.py
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
+pub struct Args {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+const PROGRAM: Program = Program {
+    name: "tune_squad",
+    about: "int8 tuning and benchmarks of BERT on SQuAD.",
+    flags: &[
+        Flag::text("config", Some("bert.yaml"), "the tuning configuration"),
+        Flag::text("input_model", None, "the model: a frozen graph, or any other").required(),
+        Flag::text(
+            "output_model",
+            None,
+            "where the int8 model goes: a frozen graph, by its ending",
+        ),
+        Flag::truth("tune", false, "search for an int8 model that is good enough"),
+        Flag::truth("benchmark", false, "measure input_model"),
+        Flag::text("mode", Some("performance"), "what benchmark measures: accuracy or performance"),
+        Flag::truth("strip_iterator", false, "has no effect: the graph is always cut behind it"),
+        Flag::text("vocab_file", None, "the vocabulary, if the configuration names none"),
+        Flag::text("predict_file", None, "the questions, if the configuration names none"),
+        Flag::text("label_file", None, "the questions of records, if the configuration names none"),
+        Flag::text("calibration_file", None, "frazil's: texts to calibrate on"),
+        Flag::integer(
+            "predict_batch_size",
+            "8",
+            "windows of a batch, if the configuration says none",
+        ),
+        Flag::truth("do_lower_case", true, "whether text is lowered, as for uncased models"),
+        Flag::integer("max_seq_length", "384", "pieces of a window with its question"),
+        Flag::integer("doc_stride", "128", "from the start of a window to that of the next"),
+        Flag::integer("max_query_length", "64", "pieces of a question; longer ones are cut"),
+    ],
+};
+
+/// Runs the command.
+pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    let values = match PROGRAM.start(&args.arguments, out)? {
+        Ok(values) => values,
+        Err(outcome) => return Ok(outcome),
+    };
+    let wrong = |what: String, hint: &str| Error::Usage { what, hint: hint.into() };
+    let path = |name: &str| {
+        let missing = || wrong(format!("`--{name}` must not be empty"), "name a file");
+        values.path(name).ok_or_else(missing)
+    };
+    let config = Config::open(path("config")?)?;
+    let model = path("input_model")?;
+    let options = options(&values, &config)?;
+    match (values.truth("tune"), values.truth("benchmark")) {
+        (true, false) => tune(&model, path("output_model")?, config, options, out),
+        (false, true) => {
+            let mode = match values.text("mode") {
+                Some("accuracy") => Mode::Accuracy,
+                Some("performance") | None => Mode::Performance,
+                Some(other) => {
+                    let what = format!("`--mode` is `{other}`");
+                    return Err(wrong(what, "modes are `accuracy` and `performance`").into());
+                }
+            };
+            measure(&model, mode, &values, &config, options, out)
+        }
+        _ => {
+            let what = "either `--tune` or `--benchmark` must be given".into();
+            Err(wrong(what, "`--tune` makes an int8 model, `--benchmark` measures one").into())
+        }
+    }
+}
+
+/// What configuration and flags say of the model and its data.
+fn options(values: &Values, config: &Config) -> Result<Options, Error> {
+    let number = |name: &str| usize::try_from(values.integer(name)).unwrap_or(0);
+    let mut options = Options { task: Some(Task::Squad), ..Options::default() };
+    yaml::apply(config, &mut options)?;
+    let or = |place: &mut Option<PathBuf>, name: &str| {
+        *place = place.take().or_else(|| values.path(name));
+    };
+    or(&mut options.model.vocabulary, "vocab_file");
+    or(&mut options.data.evaluation, "predict_file");
+    or(&mut options.data.labels, "label_file");
+    or(&mut options.data.calibration, "calibration_file");
+    let lower = values.truth("do_lower_case");
+    options.model.casing = Some(if lower { Casing::Lower } else { Casing::Keep });
+    if values.is_given("max_seq_length") {
+        options.model.max_seq_length = Some(number("max_seq_length"));
+    }
+    options.data.doc_stride = Some(number("doc_stride"));
+    options.data.max_query_length = Some(number("max_query_length"));
+    Ok(options)
+}
+
+fn tune(
+    model: &std::path::Path,
+    output: PathBuf,
+    config: Config,
+    mut options: Options,
+    out: &mut dyn Write,
+) -> anyhow::Result<Outcome> {
+    // The original writes a frozen graph, whatever its name.
+    let output =
+        Output::by_name(output.clone()).unwrap_or(Output { path: output, target: Target::Tf });
+    options.outputs = vec![output];
+    options.search.workspace = Some(PathBuf::from(&config.tuning.workspace));
+    options.search.config = config;
+    let live = Live::new(false);
+    let on_event = |doing: Doing<'_>| live.hear(doing);
+    let report = quantize::quantize(model, &options, &on_event)?;
+    live.finish();
+    print(&report, out)?;
+    Ok(if report.verdict == Verdict::Missed { Outcome::CheckFailed } else { Outcome::Done })
+}
+
+#[allow(clippy::print_stderr, reason = "talk")]
+fn measure(
+    model: &std::path::Path,
+    mode: Mode,
+    values: &Values,
+    config: &Config,
+    options: Options,
+    out: &mut dyn Write,
+) -> anyhow::Result<Outcome> {
+    let performance = config.performance.as_ref();
+    let loader = match mode {
+        Mode::Accuracy => config.accuracy.as_ref().and_then(|section| section.dataloader.as_ref()),
+        Mode::Performance => performance.and_then(|section| section.dataloader.as_ref()),
+    };
+    let asked =
+        loader.map_or(values.integer("predict_batch_size"), |loader| loader.batch_size as i64);
+    let iterations = performance.and_then(|section| section.iterations);
+    let instances = performance.map(|section| &section.instances);
+    if let Some(cores) = instances.and_then(|instances| instances.cores.or(instances.threads)) {
+        eprintln!(
+            "note: measured with one instance on all cores, not {cores}: `frazil bench` has `--threads`"
+        );
+    }
+    let report = benchmark(
+        model,
+        &benchmark::Options {
+            model: options.model,
+            data: options.data,
+            mode,
+            batch_size: usize::try_from(asked).unwrap_or(1).max(1),
+            warmup: performance.map_or(5, |section| section.warmup as usize),
+            iterations: match mode {
+                Mode::Accuracy => None,
+                Mode::Performance => iterations.map(|count| count as usize),
+            },
+        },
+    )?;
+    for note in &report.notes {
+        eprintln!("note: {note}");
+    }
+    let name = match mode {
+        Mode::Accuracy => "accuracy",
+        Mode::Performance => "performance",
+    };
+    writeln!(out, "\n{name} mode benchmark result:")?;
+    match report.accuracy {
+        Some(accuracy) => writeln!(out, "Accuracy is {accuracy:.3}")?,
+        None => writeln!(out, "Accuracy is not measured in this mode")?,
+    }
+    writeln!(out, "Batch size = {}", report.batch_size)?;
+    writeln!(out, "Latency: {:.3} ms", report.latency_ms)?;
+    writeln!(out, "Throughput: {:.3} sequences/sec", report.throughput)?;
+    Ok(Outcome::Done)
+}
