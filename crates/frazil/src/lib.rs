@@ -9,6 +9,7 @@
 
 mod error;
 pub mod ops;
+pub mod page;
 pub mod source;
 
 pub use error::{Error, Result};

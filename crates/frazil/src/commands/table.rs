@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+pub use frazil::page::number::{size, thousands};
+
 /// Rows under a header.
 pub struct Table {
     right: Vec<bool>,
@@ -48,31 +50,6 @@ impl Table {
     }
 }
 
-/// `1,234,567`.
-pub fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
-/// `1.3 GB`, `12 kB`, `17 bytes`; decimal units, as disks are sold.
-pub fn size(bytes: u64) -> String {
-    let (unit, name) = match bytes {
-        1_000_000_000.. => (1e9, "GB"),
-        1_000_000.. => (1e6, "MB"),
-        10_000.. => (1e3, "kB"),
-        _ => return format!("{bytes} bytes"),
-    };
-    let value = bytes as f64 / unit;
-    if value < 10.0 { format!("{value:.1} {name}") } else { format!("{value:.0} {name}") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,14 +63,5 @@ mod tests {
         table.print(&mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text, "  name    bytes\n  a           1\n  longer  1,000\n");
-    }
-
-    #[test]
-    fn numbers_for_people() {
-        assert_eq!(thousands(110_106_428), "110,106,428");
-        assert_eq!(thousands(999), "999");
-        assert_eq!(size(1_345_000_000), "1.3 GB");
-        assert_eq!(size(685_856), "686 kB");
-        assert_eq!(size(17), "17 bytes");
     }
 }

@@ -4,10 +4,11 @@
 use std::fs;
 
 use anyhow::{Context, Result};
+use frazil::page::Chart;
+use frazil::page::chart::{self, Line, Lines, Scale};
 use serde::Serialize;
 
 use super::arms::{Arm, OURS};
-use super::chart::{self, Curves};
 use super::model::Size;
 use super::options::Options;
 use super::rounds::{self, Measure, Task};
@@ -113,7 +114,7 @@ pub fn run(args: &[&str]) -> Result<()> {
         complaints: stage.complaints.clone(),
     };
     let folder = stage.folder(complete)?;
-    let svg = chart::curves(&panels(&record));
+    let svg = Chart::file(panels(&record));
     for (ending, text) in [("json", serde_json::to_string_pretty(&record)? + "\n"), ("svg", svg)] {
         let path = folder.join(format!("{name}.{ending}"));
         fs::write(&path, text).with_context(|| format!("writing `{}`", path.display()))?;
@@ -142,7 +143,7 @@ fn measure(
     measures.into_iter().map(|measure| Point { axis, x, measure }).collect()
 }
 
-fn panels(record: &Record) -> Vec<Curves> {
+fn panels(record: &Record) -> Vec<Lines> {
     let rows = [
         (Axis::Length, "length, batch 1", "tokens"),
         (Axis::Batch, "batch, 128 tokens each", "sequences"),
@@ -150,17 +151,25 @@ fn panels(record: &Record) -> Vec<Curves> {
         (Axis::Threads, "threads, 1 x 128", "threads"),
     ];
     let panel = |(axis, title, x): (Axis, &str, &str)| {
-        let mut lines: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+        let mut lines: Vec<Line> = Vec::new();
         for point in record.points.iter().filter(|point| point.axis == axis) {
             let measure = &point.measure;
             let name = format!("{} {}", measure.engine, measure.precision);
             let at = (point.x as f64, measure.seconds.median * 1e3);
-            match lines.iter_mut().find(|(line, _)| *line == name) {
-                Some((_, points)) => points.push(at),
-                None => lines.push((name, vec![at])),
+            match lines.iter_mut().find(|line| line.name == name) {
+                Some(line) => line.points.push(at),
+                None => lines.push(Line::new(name, [at])),
             }
         }
-        Curves { title: format!("Time by {title}"), x: x.into(), y: "ms".into(), lines }
+        let doubling = |axis| chart::Axis { scale: Scale::Log2, ..axis };
+        Lines {
+            title: format!("Time by {title}"),
+            about: "A curve for each engine and precision.".into(),
+            x: doubling(chart::Axis::new(x, "")),
+            y: doubling(chart::Axis::new("median", "ms")),
+            lines,
+            rules: Vec::new(),
+        }
     };
     rows.map(panel).into()
 }
@@ -194,7 +203,7 @@ mod tests {
         };
         let panels = panels(&record);
         assert_eq!(panels[0].lines.len(), 2);
-        assert_eq!(panels[0].lines[0].1.len(), 2);
+        assert_eq!(panels[0].lines[0].points.len(), 2);
         assert!(panels[1].lines.is_empty());
     }
 }

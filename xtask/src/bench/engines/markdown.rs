@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
+use frazil::page::chart::{Axis, Bars, Series};
+
 use super::arms::OURS;
-use super::chart::Bars;
 use super::record::{ArmRecord, Record};
 use super::rounds::Measure;
 use super::workload::{WORKLOADS, Workload};
@@ -247,15 +248,16 @@ pub fn bars(record: &Record) -> Vec<Bars> {
             let best = ratio.and_then(|ratio| of(ratio.peer)).or_else(fastest)?;
             Some(best.seconds.over(&of(engine)?.seconds).median)
         };
-        let bars = order(&here, |m| m.engine).into_iter().map(|engine| {
-            (engine.to_owned(), groups.iter().map(|group| height(engine, group)).collect())
-        });
+        let bars = order(&here, |m| m.engine)
+            .into_iter()
+            .map(|engine| Series::new(engine, groups.iter().map(|group| height(engine, group))));
         Bars {
-            title: format!(
-                "{precision}: times as fast as the best peer; the line is frazil's goal"
-            ),
+            title: format!("{precision}: times as fast as the best peer"),
+            about: "A group for each workload, a bar for each engine, a mark for frazil's goal."
+                .into(),
+            value: Axis::new("times as fast", ""),
             goals: groups.iter().map(|group| goal(group, precision)).collect(),
-            bars: bars.collect(),
+            series: bars.collect(),
             groups: groups.iter().map(|&group| group.to_owned()).collect(),
         }
     };
@@ -304,7 +306,7 @@ mod tests {
         }
         let panels = bars(&record);
         assert_eq!(panels.len(), 1);
-        assert_eq!(panels[0].bars[1].1, [Some(1.0)]);
+        assert_eq!(panels[0].series[1].values, [Some(1.0)]);
         assert_eq!(panels[0].goals, [Some(1.1)]);
     }
 }

@@ -2,11 +2,10 @@
 //!
 //! Every engine is a long-lived process ([`arms`]) with the same model ([`model`]) in it; rounds take
 //! turns among them ([`rounds`]); outputs are compared before anything is timed; the record has
-//! times, ratios within rounds, and the goals ([`mod@record`], [`markdown`], [`chart`]). What one engine
+//! times, ratios within rounds, and the goals ([`mod@record`], [`markdown`]). What one engine
 //! does inside is in `xtask/peers/arms` and `benchmarks/arms`.
 
 mod arms;
-mod chart;
 pub mod growth;
 mod markdown;
 mod model;
@@ -21,6 +20,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use frazil::page::Chart;
 
 use super::machine::{Machine, first_line};
 use crate::peers::python::{self, Base, Python};
@@ -147,7 +147,7 @@ pub fn run(args: &[&str]) -> Result<()> {
     let page = markdown::page(&record, &name);
     println!("{page}");
     let json = serde_json::to_string_pretty(&record)? + "\n";
-    let svg = chart::bars(&markdown::bars(&record));
+    let svg = Chart::file(markdown::bars(&record));
     let folder = stage.folder(options.complete())?;
     for (ending, text) in [("json", json), ("md", page), ("svg", svg)] {
         let path = folder.join(format!("{name}.{ending}"));

@@ -1,0 +1,77 @@
+//! The page in a real browser: nothing complains, nothing is fetched, no text covers another.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::samples;
+
+/// Looks for texts of one chart that cover each other, or that stick out of it, and says so in an element
+/// that the browser prints with the rest of the page.
+const CHECK: &str = r#"<script>
+const problems = [];
+document.querySelectorAll("details").forEach((d) => { d.open = true; });
+for (const svg of document.querySelectorAll("svg.chart")) {
+  const title = svg.querySelector("title").textContent;
+  const frame = svg.getBoundingClientRect();
+  const texts = [...svg.querySelectorAll("text")].map((text) => {
+    const box = text.getBoundingClientRect();
+    return { words: text.firstChild.nodeValue, l: box.left + 0.5, r: box.right - 0.5, t: box.top + 1, b: box.bottom - 1 };
+  });
+  texts.forEach((a, i) => {
+    if (a.l < frame.left - 1.5 || a.r > frame.right + 1.5 || a.t < frame.top - 1.5 || a.b > frame.bottom + 1.5)
+      problems.push(title + ": `" + a.words + "` sticks out");
+    for (const b of texts.slice(i + 1))
+      if (a.l < b.r && b.l < a.r && a.t < b.b && b.t < a.b)
+        problems.push(title + ": `" + a.words + "` covers `" + b.words + "`");
+  });
+}
+if (document.documentElement.scrollWidth > innerWidth) problems.push("the page is wider than the window");
+const sortable = document.querySelectorAll("th button").length;
+const filters = document.querySelectorAll(".filter").length;
+const copies = document.querySelectorAll(".copy").length;
+const result = document.createElement("pre");
+result.id = "result";
+result.textContent = "CHECKED sortable=" + (sortable > 0) + " filters=" + (filters > 0) + " copies=" + copies + "\n" + problems.join("\n") + "\nEND";
+document.body.append(result);
+</script>"#;
+
+/// What the browser made of a page, and what it had to say.
+fn load(html: &str, dark: bool, width: u32) -> Option<(String, String)> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("page.html");
+    std::fs::write(&file, html).unwrap();
+    let browser = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"]
+        .into_iter()
+        .find(|path| Path::new(path).exists())?;
+    let output = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"])
+        .args(["--disable-background-networking", "--disable-component-update", "--disable-quic"])
+        .args(["--enable-logging=stderr", "--log-level=0", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", folder.path().join("profile").display()))
+        .arg(format!("--blink-settings=preferredColorScheme={}", u8::from(!dark)))
+        .arg(format!("--window-size={width},1000"))
+        .arg(format!("file://{}", file.display()))
+        .output()
+        .unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Some((text(output.stdout), text(output.stderr)))
+}
+
+#[test]
+fn a_page_in_chromium() {
+    let html = samples::page(&samples::plain).render();
+    let html = html.replace("</body>", &format!("{CHECK}</body>"));
+    for (dark, width) in [(false, 1200), (true, 700)] {
+        let Some((dom, log)) = load(&html, dark, width) else {
+            eprintln!("SKIPPED: no Chromium is installed; pages are not looked at");
+            return;
+        };
+        let complaints: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
+        assert!(complaints.is_empty(), "{complaints:?}");
+        // The script itself stands before what it found.
+        let start = dom.rfind("CHECKED").unwrap_or_else(|| panic!("no result: {log}"));
+        let end = start + dom[start..].find("END").expect("the result ends");
+        let expected = "CHECKED sortable=true filters=true copies=1\n\n";
+        assert_eq!(&dom[start..end], expected, "at {width} dark {dark}");
+    }
+}
