@@ -4,9 +4,9 @@ mod bench;
 mod codegen;
 mod emulate;
 mod large;
-mod miri;
 mod peers;
 mod reference;
+mod sanitize;
 mod schema;
 mod tidy;
 mod unicode;
@@ -21,8 +21,8 @@ fn main() -> ExitCode {
         ["bench", rest @ ..] => bench::run(rest),
         ["codegen", rest @ ..] => codegen::run(rest),
         ["emulate", rest @ ..] => emulate::run(rest),
-        ["miri", rest @ ..] => miri::run(rest),
         ["peers", rest @ ..] => peers::run(rest),
+        ["sanitize", rest @ ..] => sanitize::run(rest),
         ["tidy", rest @ ..] => tidy::run(rest),
         _ => {
             eprintln!("{USAGE}");
@@ -57,13 +57,13 @@ const USAGE: &str = "usage: cargo xtask <task>
   codegen [--check]   remake the Rust types from the .proto files, the tokenizer's tables,
                       and docs/reference/ops.md
   emulate [--force]   kernels and goldens on an emulated CPU, where this one lacks AVX-512 or VNNI
-  miri [TEST]...      the kernels' plain code and threads, interpreted by Miri (nightly)
   peers [NAME]... [--full] [--model MODEL]... [--clean] [--frazil PROGRAM] [--python PROGRAM]
                       what frazil writes, the real programs read and run: tokenizers, formats,
                       goldens, tensorflow, transformers, onnxruntime, openvino; installed under target/.
                       --full: also pytorch (4 GB) and the seven models that Google published;
                       --model: of --full, only this one of the seven;
                       --clean: what was installed is removed after its last use
+  sanitize [TEST]...  the kernels' tests, every access to memory checked by AddressSanitizer
   tidy                check what the compiler does not: sizes, headers, layers, words";
 
 /// The workspace's root folder.

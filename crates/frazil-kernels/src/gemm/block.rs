@@ -196,13 +196,13 @@ impl Touch {
 /// Asks for a cache line into the second level. Any address will do.
 #[inline(always)]
 fn prefetch(line: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint; it does not fault, and every x86-64 has the instruction.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T1>(line.cast());
     }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    #[cfg(not(target_arch = "x86_64"))]
     let _ = line;
 }
 
@@ -211,11 +211,11 @@ fn prefetch(line: *const u8) {
 /// with AVX-512 has two for both), which cost a tile of 14 rows a tenth of its speed.
 #[inline(always)]
 #[cfg_attr(
-    all(target_arch = "x86_64", not(miri)),
+    target_arch = "x86_64",
     expect(clippy::pointers_in_nomem_asm_block, reason = "nothing is read through it")
 )]
 pub(super) fn opaque<T>(pointer: *const T) -> *const T {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[cfg(target_arch = "x86_64")]
     {
         let mut pointer = pointer;
         // SAFETY: no instruction at all.
@@ -228,7 +228,7 @@ pub(super) fn opaque<T>(pointer: *const T) -> *const T {
         }
         pointer
     }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    #[cfg(not(target_arch = "x86_64"))]
     pointer
 }
 

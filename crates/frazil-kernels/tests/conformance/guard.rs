@@ -80,7 +80,7 @@ impl<T: Plain> DerefMut for Guarded<T> {
 /// The size of a page on the systems that have vectors.
 const PAGE: usize = 4096;
 
-#[cfg(all(target_os = "linux", not(miri)))]
+#[cfg(target_os = "linux")]
 mod pages {
     use super::PAGE;
 
@@ -118,8 +118,8 @@ mod pages {
     }
 }
 
-/// Without Linux's pages: plain memory. Miri sees for itself what is beyond a slice.
-#[cfg(not(all(target_os = "linux", not(miri))))]
+/// Without Linux's pages: plain memory.
+#[cfg(not(target_os = "linux"))]
 mod pages {
     use super::PAGE;
 
@@ -140,7 +140,7 @@ mod pages {
 use pages::Pages;
 
 /// Does `touch` to a guarded slice in a process of its own; tells whether that was the end of it.
-#[cfg(all(target_os = "linux", not(miri)))]
+#[cfg(target_os = "linux")]
 fn ends_the_program(edge: Edge, touch: fn(*mut f32, usize)) -> bool {
     set_edge(edge);
     let mut slice = filled(1.0f32, 7);
@@ -163,7 +163,7 @@ fn ends_the_program(edge: Edge, touch: fn(*mut f32, usize)) -> bool {
     }
 }
 
-#[cfg(all(target_os = "linux", not(miri)))]
+#[cfg(target_os = "linux")]
 #[test]
 fn one_number_too_many_is_noticed() {
     let inside = |at: *mut f32, len: usize| {

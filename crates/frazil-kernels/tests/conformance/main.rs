@@ -81,11 +81,6 @@ fn table() -> Vec<Row> {
     [gemm::rows(), vector::rows(), attention::rows()].into_iter().flatten().collect()
 }
 
-/// Whether a check of so many operations is made: Miri is a thousand times slower.
-pub fn affordable(operations: usize) -> bool {
-    !cfg!(miri) || operations <= 4000
-}
-
 /// Two threads, so that sharing out is checked as well; on one core they would only wait for
 /// each other.
 pub fn pool() -> Pool {

@@ -15,13 +15,13 @@ use frazil_kernels::quantize::{
 use frazil_kernels::softmax::{log_softmax_f32, softmax_f32};
 
 use crate::guard::{Guarded, filled, guard};
-use crate::{Row, Timed, Worst, affordable, numbers, plain_numbers, pool};
+use crate::{Row, Timed, Worst, numbers, plain_numbers, pool};
 
 /// Lengths around the vectors of every CPU, and others.
 const LENGTHS: [usize; 16] = [0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 64, 71, 97, 131, 768];
 
 fn lengths(more: &[usize]) -> impl Iterator<Item = usize> {
-    LENGTHS.iter().chain(more).copied().filter(|&n| affordable(100 * n))
+    LENGTHS.iter().chain(more).copied()
 }
 
 thread_local! {
