@@ -12,12 +12,24 @@
 mod error;
 pub mod onnx;
 pub mod openvino;
+mod range;
 pub mod summary;
 pub mod tf;
 
 use std::path::PathBuf;
 
 pub use error::{Error, Refusal, Result};
+
+/// What to say of products whose inputs have steps of their own in every row.
+fn rows_note(count: usize, target: &str) -> Option<String> {
+    (count > 0).then(|| {
+        format!(
+            "{count} input(s) of products have steps for each row, found as the model runs: \
+             {target} gets their exact numbers, and computes the products in float32; with steps \
+             from calibration it computes in bytes"
+        )
+    })
+}
 
 /// What an exporter wrote.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -100,7 +100,7 @@ fn check(what: &str, wanted: &[&str], make: impl FnOnce(&mut Maker)) -> String {
 #[test]
 fn element_by_element() {
     use Unary::*;
-    let rows: [(Unary, &[&str]); 18] = [
+    let rows: [(Unary, &[&str]); 19] = [
         (Identity, &[]),
         (StopGradient, &[]),
         (Neg, &["Negative"]),
@@ -113,6 +113,7 @@ fn element_by_element() {
         (Reciprocal, &["Divide"]),
         (Square, &["Multiply"]),
         (Floor, &["Floor"]),
+        (Round, &["Round"]),
         (Sin, &["Sin"]),
         (Cos, &["Cos"]),
         (Tanh, &["Tanh"]),

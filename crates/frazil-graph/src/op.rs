@@ -136,7 +136,7 @@ pub enum Op {
     /// `w: [k, n]` of `qint8`, `bias: [n]`, least and most of x's range, least and most of w's.
     /// Outputs: 32-bit steps `[m, n]`, and the ends of their range.
     QuantizedLinear,
-    /// Numbers on the steps of bytes: `(clamp(round(x / scale) + zero) - zero) * scale`, halves to
+    /// Numbers on the steps of bytes: `(clamp(round(x / scale + zero)) - zero) * scale`, halves to
     /// even. What is computed from them can be computed from the bytes. Inputs: x.
     FakeQuantize(Steps),
     /// Signed bytes as numbers: `x * scale`, with the scale of x's place on an axis. Inputs: x
@@ -198,6 +198,8 @@ pub enum Unary {
     Reciprocal,
     Square,
     Floor,
+    /// To the nearest whole number, halves to the even one.
+    Round,
     Sin,
     Cos,
     Tanh,

@@ -95,6 +95,8 @@ pub trait Real: Number {
     fn sigmoid(self) -> Self;
     /// The next integer below.
     fn floor(self) -> Self;
+    /// The nearest integer, halves to the even one.
+    fn round(self) -> Self;
     /// The sine.
     fn sin(self) -> Self;
     /// The cosine.
@@ -159,6 +161,8 @@ macro_rules! reals {
             fn sigmoid(self) -> Self { 1.0 / (1.0 + $t::exp(-self)) }
             #[inline]
             fn floor(self) -> Self { $t::floor(self) }
+            #[inline]
+            fn round(self) -> Self { $t::round_ties_even(self) }
             #[inline]
             fn sin(self) -> Self { $t::sin(self) }
             #[inline]

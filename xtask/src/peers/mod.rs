@@ -6,6 +6,7 @@
 
 mod formats;
 mod graphs;
+mod int8;
 mod plan;
 pub mod python;
 pub mod synthetic;
@@ -54,7 +55,7 @@ impl Peer {
 }
 
 /// In the order of running: those of one environment follow each other.
-const PEERS: [Peer; 8] = [
+const PEERS: [Peer; 10] = [
     Peer {
         name: "tokenizers",
         script: "word_pieces.py",
@@ -84,8 +85,26 @@ const PEERS: [Peer; 8] = [
     },
     Peer::engine("tensorflow", "graphs_tensorflow.py", TENSORFLOW),
     Peer::engine("transformers", "graphs_transformers.py", TENSORFLOW),
+    Peer {
+        name: "int8_tensorflow",
+        script: "int8_tensorflow.py",
+        requirements: TENSORFLOW,
+        write: int8::tensorflow,
+        graphs: false,
+        optional: false,
+        megabytes: 150,
+    },
     Peer::engine("onnxruntime", "graphs_onnxruntime.py", ENGINES),
     Peer::engine("openvino", "graphs_openvino.py", ENGINES),
+    Peer {
+        name: "int8",
+        script: "int8.py",
+        requirements: ENGINES,
+        write: int8::engines,
+        graphs: false,
+        optional: false,
+        megabytes: 150,
+    },
     Peer { optional: true, ..Peer::engine("pytorch", "graphs_pytorch.py", PYTORCH) },
 ];
 

@@ -78,6 +78,7 @@ fn operations() -> Vec<Op> {
             U::Reciprocal,
             U::Square,
             U::Floor,
+            U::Round,
             U::Sin,
             U::Cos,
             U::Tanh,

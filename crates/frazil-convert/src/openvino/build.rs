@@ -333,6 +333,14 @@ impl Builder<'_> {
         Wire { layer, output: 0 }
     }
 
+    /// A constant that is never compressed.
+    pub fn exact_constant(&mut self, name: &str, value: &Tensor) -> Wire {
+        let bytes = value.bytes().expect("numbers, not strings").clone();
+        let dims = value.shape().iter().map(|&dim| Dim::from(dim)).collect();
+        let out = Out { dtype: value.dtype(), dims: Some(dims), names: vec![] };
+        self.push_constant(name, Blob { bytes, halve: false }, value.shape(), out)
+    }
+
     fn push_constant(&mut self, name: &str, blob: Blob, shape: &Shape, out: Out) -> Wire {
         let (_, element_type) = type_names(out.dtype).expect("other types were refused before");
         let dims: Vec<String> = shape.iter().map(usize::to_string).collect();

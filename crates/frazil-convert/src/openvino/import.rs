@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, HashMap};
 
 use bytes::Bytes;
 use frazil_graph::op::{Cast, Declared, Foreign, Input, Op};
-use frazil_graph::{Dim, Graph, Node, Port, Symbol, Value};
+use frazil_graph::{Dim, Graph, Node, Port, Symbol, Value, pass};
 use frazil_tensor::{DType, Element, Tensor};
 
 use super::RESULT_SUFFIX;
@@ -70,6 +70,7 @@ pub(super) fn import(xml: &[u8], weights: &Bytes) -> Result<Graph> {
     let mut graph = importer.graph;
     graph.inputs = in_file_order(inputs);
     graph.outputs = in_file_order(outputs);
+    pass::raise_bytes(&mut graph)?;
     graph.check()?;
     Ok(graph)
 }

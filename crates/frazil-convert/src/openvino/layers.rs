@@ -71,6 +71,14 @@ impl Importer<'_> {
                 };
                 one(self.node(layer, Op::Gelu(Gelu { form }), &[x])?)
             }
+            ("Round", &[x]) => {
+                let mode = layer.get("mode").unwrap_or("half_to_even");
+                if !mode.eq_ignore_ascii_case("half_to_even") {
+                    return Ok(None);
+                }
+                one(self.node(layer, Op::Unary(Unary::Round), &[x])?)
+            }
+            ("FakeQuantize", &[_, _, _, _, _]) => self.fake_quantize(layer, read),
             ("MVN", &[x, axes]) => self.mvn(layer, x, axes),
             ("ShapeOf", &[x]) => {
                 let to = match layer.get("output_type") {

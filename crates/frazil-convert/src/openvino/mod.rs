@@ -4,9 +4,9 @@
 //! [`export`] writes layers of operation sets 1 to 8 only, which every OpenVINO since 2022.1
 //! reads; a LayerNorm is MVN, Multiply and Add, and weights may be compressed to f16 as Model
 //! Optimizer does it. [`import`](import()) reads what frazil writes, and the layers that OpenVINO's
-//! own tools write for a BERT.
+//! own tools write for a BERT. Bytes are written and read in the form that these tools have for them.
 //!
-//! What this module leaves out: control flow, state, and quantized layers.
+//! What this module leaves out: control flow and state.
 
 mod blob;
 mod build;
@@ -14,6 +14,7 @@ mod import;
 mod layers;
 mod net;
 mod ops;
+mod quantized;
 mod read;
 mod summary;
 mod write;
@@ -23,6 +24,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use bytes::Bytes;
+use frazil_graph::op::Steps;
 use frazil_graph::{Graph, Op, Symbol, pass};
 use frazil_tensor::file::{self, AtomicFile};
 
@@ -60,8 +62,10 @@ pub struct Bounds {
 /// both files appear when both are complete.
 pub fn export(graph: &Graph, options: &ExportOptions, xml: &Path) -> Result<Written> {
     graph.check()?;
-    let lowered = lowered(graph)?;
-    let (net, notes) = build::build(&lowered, options)?;
+    let mut notes = Vec::new();
+    let lowered = lowered(graph, &mut notes)?;
+    let (net, more) = build::build(&lowered, options)?;
+    notes.extend(more);
     let bin = xml.with_extension("bin");
     let name = match options.name.as_str() {
         "" => xml.file_stem().unwrap_or_default().to_string_lossy(),
@@ -83,9 +87,14 @@ pub fn export(graph: &Graph, options: &ExportOptions, xml: &Path) -> Result<Writ
 }
 
 /// With the fused operations that have no layer of their own taken apart again.
-fn lowered(graph: &Graph) -> Result<Cow<'_, Graph>> {
-    let kept =
-        |op: &Op| !matches!(op, Op::Embed | Op::Attention(_) | Op::PackRows(_) | Op::UnpackRows);
+fn lowered<'g>(graph: &'g Graph, notes: &mut Vec<String>) -> Result<Cow<'g, Graph>> {
+    let of_rows = |op: &Op| matches!(op, Op::FakeQuantize(Steps::Rows));
+    let kept = |op: &Op| {
+        let fused = matches!(op, Op::Embed | Op::Attention(_) | Op::PackRows(_) | Op::UnpackRows);
+        !fused && !of_rows(op)
+    };
+    let rows = graph.nodes().filter(|(_, node)| of_rows(&node.op)).count();
+    notes.extend(crate::rows_note(rows, TARGET));
     if graph.nodes().all(|(_, node)| kept(&node.op)) {
         return Ok(Cow::Borrowed(graph));
     }

@@ -209,13 +209,12 @@ impl Builder<'_> {
             Op::PackRows(_) | Op::UnpackRows => {
                 refuse("packed rows are for running: export the graph before packing")
             }
-            // FakeQuantize is for engines to find what can be integer, not integer arithmetic.
+            Op::FakeQuantize(steps) => self.fake_quantize(id, *steps),
+            Op::Scaled(op) => self.scaled(id, op.axis),
             Op::Quantize(_)
             | Op::Dequantize
             | Op::Requantize(_)
             | Op::QuantizedLinear
-            | Op::FakeQuantize(_)
-            | Op::Scaled(_)
             | Op::Foreign(_) => refuse(format!("{TARGET} has no such operation")),
         }
     }
@@ -242,6 +241,7 @@ impl Builder<'_> {
             }
             Unary::Square => layer("Multiply", 1, [x, x]).broadcasting(),
             Unary::Floor => plain("Floor"),
+            Unary::Round => layer("Round", 5, [x]).with("mode", "half_to_even"),
             Unary::Sin => plain("Sin"),
             Unary::Cos => plain("Cos"),
             Unary::Tanh => plain("Tanh"),

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use frazil_graph::op::{Attr, Binary, Compare, Foreign, Op, ReduceKind, Unary};
+use frazil_graph::op::{Attr, Binary, Compare, Foreign, Op, ReduceKind, Steps, Unary};
 use frazil_graph::{Facts, Graph, Node, NodeId, Value, infer, pass};
 use frazil_tensor::DType;
 use frazil_tf::proto::attr_value::{self, ListValue};
@@ -15,8 +15,8 @@ use frazil_tf::proto::{AttrValue, FunctionDefLibrary, GraphDef, NodeDef};
 use frazil_tf::{dtype, tensor_proto};
 use prost::Message;
 
-use crate::tf::attr;
 use crate::tf::import::{DEBUG_INFO, FULL_TYPE};
+use crate::tf::{attr, fake_quant};
 use crate::{Error, Result};
 
 const TARGET: &str = "TensorFlow";
@@ -118,6 +118,8 @@ pub fn has_equivalent(op: &Op) -> bool {
             | Op::Attention(_)
             | Op::PackRows(_)
             | Op::UnpackRows
+            | Op::FakeQuantize(Steps::Rows)
+            | Op::Scaled(_)
     )
 }
 
@@ -440,6 +442,11 @@ impl Writer<'_> {
                 attrs.text("input_quant_mode", "MIN_FIRST");
                 "QuantizedMatMulWithBias"
             }
+            Op::FakeQuantize(Steps::Watched { .. }) => {
+                attrs.dtype("T", t(0)?);
+                "Identity"
+            }
+            Op::FakeQuantize(steps) if fake_quant::write(*steps, &mut attrs) => fake_quant::WRITTEN,
             Op::LayerNorm(_)
             | Op::Gelu(_)
             | Op::Linear(_)
@@ -555,7 +562,7 @@ fn extents(dims: Option<&[frazil_graph::Dim]>) -> Option<Vec<i64>> {
 }
 
 #[derive(Default)]
-struct Attrs(Attributes);
+pub(super) struct Attrs(Attributes);
 
 impl Attrs {
     fn put(&mut self, name: &str, value: attr_value::Value) {
@@ -566,11 +573,15 @@ impl Attrs {
         self.put(name, attr_value::Value::Type(dtype::to_proto(dtype) as i32));
     }
 
-    fn int(&mut self, name: &str, value: i64) {
+    pub(super) fn float(&mut self, name: &str, value: f32) {
+        self.put(name, attr_value::Value::F(value));
+    }
+
+    pub(super) fn int(&mut self, name: &str, value: i64) {
         self.put(name, attr_value::Value::I(value));
     }
 
-    fn flag(&mut self, name: &str, value: bool) {
+    pub(super) fn flag(&mut self, name: &str, value: bool) {
         self.put(name, attr_value::Value::B(value));
     }
 
@@ -597,6 +608,7 @@ fn unary(kind: Unary) -> &'static str {
         Unary::Reciprocal => "Reciprocal",
         Unary::Square => "Square",
         Unary::Floor => "Floor",
+        Unary::Round => "Round",
         Unary::Sin => "Sin",
         Unary::Cos => "Cos",
         Unary::Tanh => "Tanh",

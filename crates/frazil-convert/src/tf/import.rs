@@ -10,7 +10,7 @@ use frazil_tf::proto::{FunctionDefLibrary, GraphDef, NodeDef};
 use prost::Message;
 
 use crate::tf::op::{self, Reading};
-use crate::tf::{attr, branch, declared, function, select};
+use crate::tf::{attr, branch, declared, fake_quant, function, select};
 use crate::{Error, Result};
 
 /// Under these names the fields of a node that are no attributes travel among them.
@@ -98,6 +98,7 @@ pub fn import(def: &GraphDef, options: &ImportOptions) -> Result<Imported> {
         }
         branch::drop_checks(&mut graph)?;
         select::settle(&mut graph)?;
+        fake_quant::settle(&mut graph)?;
     }
     graph.check()?;
     Ok(Imported { graph, library: def.library.clone(), notes })

@@ -12,6 +12,7 @@ mod attr;
 mod branch;
 mod declared;
 pub mod export;
+mod fake_quant;
 pub mod freeze;
 mod function;
 pub mod import;
@@ -24,6 +25,7 @@ pub mod saver;
 mod select;
 
 pub use export::export;
+pub use fake_quant::settle as settle_fake_quant;
 pub use freeze::{FreezeOptions, Frozen, freeze};
 pub use import::{ImportOptions, Imported, import};
 pub use initial::initialize;

@@ -90,6 +90,7 @@ pub(super) fn read(node: &NodeDef, producer: i32) -> Result<Reading> {
         "Reciprocal" | "Inv" => Op::Unary(Unary::Reciprocal),
         "Square" => Op::Unary(Unary::Square),
         "Floor" => Op::Unary(Unary::Floor),
+        "Round" | "Rint" if t()?.is_some_and(DType::is_float) => Op::Unary(Unary::Round),
         "Sin" => Op::Unary(Unary::Sin),
         "Cos" => Op::Unary(Unary::Cos),
         "Tanh" => Op::Unary(Unary::Tanh),

@@ -49,6 +49,7 @@ fn unary() -> Sketch {
         Unary::Exp,
         Unary::Square,
         Unary::Floor,
+        Unary::Round,
         Unary::Sin,
         Unary::Cos,
         Unary::Tanh,

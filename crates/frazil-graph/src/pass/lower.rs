@@ -9,16 +9,20 @@ use frazil_tensor::{DType, Tensor};
 
 use super::Report;
 use crate::op::{
-    Attention, Binary, Cast, Gather, GeluForm, MatMul, Op, Pack, Reduce, ReduceKind, ShapeOp,
-    StridedSlice, Unary,
+    Attention, Binary, Cast, Compare, Gather, GeluForm, MatMul, Op, Pack, Reduce, ReduceKind,
+    Scaled, ShapeOp, Steps, StridedSlice, Unary,
 };
+use crate::pattern::source;
 use crate::{Error, Facts, Graph, Node, NodeId, Result, Value, infer};
 
 /// Expands every fused operation ([`Op::LayerNorm`], [`Op::Gelu`], [`Op::Linear`], [`Op::Embed`],
-/// [`Op::Attention`]) that `keep` does not want to keep. Packed rows have no formula: they are
-/// refused.
+/// [`Op::Attention`], [`Op::FakeQuantize`] by rows, [`Op::Scaled`]) that `keep` does not want to
+/// keep. Packed rows have no formula: they are refused.
 pub fn lower(graph: &mut Graph, keep: &dyn Fn(&Op) -> bool) -> Result<Report> {
     let mut report = Report::default();
+    if !keep(&Op::Scaled(Scaled { axis: 0 })) {
+        report.extend(lower_lookups(graph)?);
+    }
     let facts = infer(graph)?;
     let mut masks = Masks::new();
     for id in graph.ids() {
@@ -37,6 +41,8 @@ pub fn lower(graph: &mut Graph, keep: &dyn Fn(&Op) -> bool) -> Result<Report> {
             Op::PackRows(_) | Op::UnpackRows => return Err(formula.packed()),
             Op::Embed => formula.embed()?,
             Op::Attention(op) => formula.attention(op, &mut masks)?,
+            Op::FakeQuantize(Steps::Rows) => formula.steps_of_rows()?,
+            Op::Scaled(op) => formula.scaled(op.axis)?,
             _ => continue,
         }
         let nodes = graph.len() - before + 1;
@@ -44,6 +50,48 @@ pub fn lower(graph: &mut Graph, keep: &dyn Fn(&Op) -> bool) -> Result<Report> {
     }
     if cfg!(debug_assertions) {
         graph.check()?;
+    }
+    Ok(report)
+}
+
+/// Lets lookups in tables of bytes read the bytes and the scales of their rows, where they would
+/// read a table of numbers: who computes node by node would make all of it each time.
+pub fn lower_lookups(graph: &mut Graph) -> Result<Report> {
+    let mut report = Report::default();
+    let tables = |graph: &Graph, id: NodeId| {
+        let node = graph.node(id);
+        let Op::Gather(Gather { batch_dims: 0 }) = node.op else { return None };
+        let table = graph.node(source(graph, *node.inputs.first()?).node);
+        matches!(table.op, Op::Scaled(_)).then(|| (table.op.clone(), table.inputs.clone()))
+    };
+    if graph.ids().all(|id| tables(graph, id).is_none()) {
+        return Ok(report);
+    }
+    let facts = infer(graph)?;
+    for id in graph.ids() {
+        let Some((Op::Scaled(op), inputs)) = tables(graph, id) else { continue };
+        let &[bytes, scales] = inputs.as_slice() else { continue };
+        let (ids, axis) = (graph.node(id).inputs[1], graph.node(id).inputs[2]);
+        // bytes: [rows, width]
+        let is_row = [0, -2].contains(&op.axis) && facts[bytes].rank() == Some(2);
+        if !is_row || facts[axis].known_elements().as_deref() != Some(&[0]) {
+            continue;
+        }
+        let one = facts[scales].known_dims().as_deref() == Some(&[1]);
+        let mut formula = Formula { graph, facts: &facts, id };
+        let lookup = Op::Gather(Gather { batch_dims: 0 });
+        let rows = formula.node("bytes", lookup.clone(), &[bytes, ids, axis])?;
+        let rows = formula.node("numbers", Op::Cast(Cast { to: DType::F32 }), &[rows])?;
+        let scales = match one {
+            true => scales,
+            false => {
+                let of_rows = formula.node("scales", lookup, &[scales, ids, axis])?;
+                let last = formula.integer("last", -1)?;
+                formula.node("scales_of_rows", Op::ExpandDims, &[of_rows, last])?
+            }
+        };
+        formula.last(Op::Binary(Binary::Mul), &[rows, scales]);
+        report.did("lower", graph.node(id).name.clone(), "bytes are looked up, then scaled");
     }
     Ok(report)
 }
@@ -274,6 +322,64 @@ impl Formula<'_> {
         };
         let rows = self.list("rows", &[rows, hidden])?;
         self.last(Op::Reshape, &[joined, rows]);
+        Ok(())
+    }
+
+    /// `(clamp(round(x / scale + zero), 0, 255) - zero) * scale`, with `scale` and `zero` from the
+    /// least and the largest number of each row, and 0.
+    fn steps_of_rows(&mut self) -> Result<()> {
+        let x = self.input(0)?;
+        if self.dtype(x)? != DType::F32 {
+            return Err(self.wrong("only float32 has steps"));
+        }
+        let rank = self.facts[x].rank().and_then(|rank| i32::try_from(rank).ok());
+        let last = self.list("last", &[rank.map_or(-1, |rank| rank - 1)])?;
+        let over_row = |kind| Op::Reduce(Reduce { kind, keep_dims: true });
+        let least = self.node("row_least", over_row(ReduceKind::Min), &[x, last])?;
+        let most = self.node("row_most", over_row(ReduceKind::Max), &[x, last])?;
+        let number = |value: f32| Tensor::from_vec([], vec![value]);
+        let nought = self.constant("nought", number(0.0))?;
+        let top = self.constant("top", number(255.0))?;
+        let least = self.binary("least", Binary::Minimum, least, nought)?;
+        let most = self.binary("most", Binary::Maximum, most, nought)?;
+        let range = self.binary("range", Binary::Sub, most, least)?;
+        let step = self.binary("step", Binary::Div, range, top)?;
+        // A row of zeros has steps of 1.
+        let smallest = self.constant("smallest", number(f32::MIN_POSITIVE))?;
+        let one = self.constant("one", number(1.0))?;
+        let flat = self.node("is_flat", Op::Compare(Compare::Less), &[step, smallest])?;
+        let scale = self.node("scale", Op::Select, &[flat, one, step])?;
+        let below = self.unary("below", Unary::Neg, least)?;
+        let zero = self.binary("steps_below", Binary::Div, below, scale)?;
+        let zero = self.unary("zero", Unary::Round, zero)?;
+        let per_unit = self.unary("per_unit", Unary::Reciprocal, scale)?;
+        let steps = self.binary("steps", Binary::Mul, x, per_unit)?;
+        let steps = self.binary("from_least", Binary::Add, steps, zero)?;
+        let steps = self.unary("whole", Unary::Round, steps)?;
+        let steps = self.binary("at_least", Binary::Maximum, steps, nought)?;
+        let bytes = self.binary("bytes", Binary::Minimum, steps, top)?;
+        let from_zero = self.binary("from_zero", Binary::Sub, bytes, zero)?;
+        self.last(Op::Binary(Binary::Mul), &[from_zero, scale]);
+        Ok(())
+    }
+
+    /// `numbers(bytes) * scales`, the scales along their axis.
+    fn scaled(&mut self, axis: i64) -> Result<()> {
+        let (bytes, scales) = (self.input(0)?, self.input(1)?);
+        let rank = self.facts[bytes].rank().and_then(|rank| i64::try_from(rank).ok());
+        let rank = rank.ok_or_else(|| self.wrong("the number of axes is unknown"))?;
+        // Axes behind the one that the scales belong to.
+        let behind = if axis < 0 { -1 - axis } else { rank - 1 - axis };
+        let one = self.facts[scales].known_dims().as_deref() == Some(&[1]);
+        let mut factors = scales;
+        if !one && behind > 0 {
+            let mut shape = vec![-1];
+            shape.resize(1 + usize::try_from(behind).unwrap_or_default(), 1);
+            let shape = self.list("scales_shape", &shape)?;
+            factors = self.node("scales_shaped", Op::Reshape, &[scales, shape])?;
+        }
+        let numbers = self.node("numbers", Op::Cast(Cast { to: DType::F32 }), &[bytes])?;
+        self.last(Op::Binary(Binary::Mul), &[numbers, factors]);
         Ok(())
     }
 

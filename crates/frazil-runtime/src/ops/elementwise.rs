@@ -40,6 +40,7 @@ fn real<T: Real + Element>(call: &Call<'_>, kind: Unary) -> Result<Tensor> {
         Unary::Rsqrt => T::rsqrt,
         Unary::Reciprocal => T::reciprocal,
         Unary::Floor => T::floor,
+        Unary::Round => T::round,
         Unary::Sin => T::sin,
         Unary::Cos => T::cos,
         Unary::Tanh => T::tanh,

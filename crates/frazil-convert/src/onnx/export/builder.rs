@@ -46,6 +46,8 @@ pub(super) struct Builder<'g> {
     pub fp16: bool,
     /// Nodes whose `int32` results are written as `int64`.
     pub wide: Vec<bool>,
+    /// Weights of bytes in products of bytes.
+    pub multiplied: HashSet<NodeId>,
     pub nodes: Vec<NodeProto>,
     pub initializers: Vec<Initializer>,
     /// Constants that stayed `float32` although `fp16` was asked for.
@@ -69,6 +71,7 @@ impl<'g> Builder<'g> {
             opset,
             fp16,
             wide,
+            multiplied: HashSet::new(),
             nodes: Vec::new(),
             initializers: Vec::new(),
             out_of_range: Vec::new(),
@@ -285,6 +288,19 @@ impl<'g> Builder<'g> {
         } else {
             self.initializers.push(initializer(&name, tensor)?);
         }
+        self.native.insert(value, name.clone());
+        Ok(name)
+    }
+
+    /// A constant as it is, whatever becomes of others: bytes and their scales are not rounded.
+    pub fn exact(&mut self, value: Value) -> Result<String, Refusal> {
+        let value = self.origin(value);
+        if let Some(name) = self.native.get(&value) {
+            return Ok(name.clone());
+        }
+        let tensor = self.graph.op(value).as_const().ok_or("bytes and scales must be constant")?;
+        let name = self.name(value);
+        self.initializers.push(initializer(&name, tensor)?);
         self.native.insert(value, name.clone());
         Ok(name)
     }

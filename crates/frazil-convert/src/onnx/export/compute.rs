@@ -4,8 +4,8 @@ use frazil_graph::op::{ArgMax, Binary, Compare, MatMul, Op, Reduce, ReduceKind, 
 use frazil_graph::{Node, Value};
 use frazil_tensor::DType;
 
-use super::attr;
 use super::builder::{Builder, Refusal, no_type};
+use super::{attr, quantized};
 use crate::onnx::dtype::to_onnx;
 
 type Emitted = Result<(), Refusal>;
@@ -27,6 +27,7 @@ pub(super) fn unary(b: &mut Builder<'_>, node: &Node, kind: Unary) -> Emitted {
         Unary::Reciprocal => "Reciprocal",
         Unary::Square => return b.finish("Mul", &[&x, &x], vec![]),
         Unary::Floor => "Floor",
+        Unary::Round => "Round",
         Unary::Sin => "Sin",
         Unary::Cos => "Cos",
         Unary::Tanh => "Tanh",
@@ -41,7 +42,7 @@ pub(super) fn unary(b: &mut Builder<'_>, node: &Node, kind: Unary) -> Emitted {
 pub(super) fn binary(b: &mut Builder<'_>, node: &Node, kind: Binary) -> Emitted {
     let (x, y) = (b.data(node.inputs[0])?, b.data(node.inputs[1])?);
     let op = match kind {
-        Binary::Add => "Add",
+        Binary::Add => sum(b, node),
         Binary::Sub => "Sub",
         Binary::Mul => "Mul",
         // Of integers both round towards zero.
@@ -71,6 +72,12 @@ pub(super) fn binary(b: &mut Builder<'_>, node: &Node, kind: Binary) -> Emitted 
         Binary::Or => "Or",
     };
     b.finish(op, &[&x, &y], vec![])
+}
+
+/// A sum of two: see [`quantized`] for why it has two names.
+fn sum(b: &Builder<'_>, node: &Node) -> &'static str {
+    let of_bytes = node.inputs.iter().any(|&value| quantized::is_product(b, value));
+    if of_bytes { "Sum" } else { "Add" }
 }
 
 /// ONNX's `Mod` of numbers with a fraction is C's, with the sign of `x`; ours has that of `y`.
@@ -138,6 +145,9 @@ pub(super) fn select(b: &mut Builder<'_>, node: &Node) -> Emitted {
 
 /// `a: [.., m, k]  b: [.., k, n]`, either with its last two axes exchanged.
 pub(super) fn matmul(b: &mut Builder<'_>, node: &Node, op: MatMul) -> Emitted {
+    if let Some(emitted) = quantized::matmul(b, node, op) {
+        return emitted;
+    }
     let (left, right) = (node.inputs[0], node.inputs[1]);
     let (x, y) = (b.input(left)?, b.input(right)?);
     if !op.transpose_a && !op.transpose_b {
@@ -241,7 +251,7 @@ pub(super) fn last_axis(b: &mut Builder<'_>, node: &Node, op: &str) -> Emitted {
 
 pub(super) fn bias_add(b: &mut Builder<'_>, node: &Node) -> Emitted {
     let (x, bias) = (b.input(node.inputs[0])?, b.input(node.inputs[1])?);
-    b.finish("Add", &[&x, &bias], vec![])
+    b.finish(sum(b, node), &[&x, &bias], vec![])
 }
 
 /// Weights must have been frozen, and foreign operations cut away.

@@ -4,9 +4,9 @@ use frazil_graph::Node;
 use frazil_graph::op::{Attention, Gelu, GeluForm, LayerNorm, Linear};
 use frazil_tensor::DType;
 
-use super::attr;
 use super::builder::{Builder, Refusal};
 use super::compute::exchanged;
+use super::{attr, quantized};
 
 type Emitted = Result<(), Refusal>;
 
@@ -66,6 +66,9 @@ pub(super) fn gelu(b: &mut Builder<'_>, node: &Node, op: Gelu) -> Emitted {
 
 /// `x: [.., k]  w: [k, n]  bias: [n]`
 pub(super) fn linear(b: &mut Builder<'_>, node: &Node, op: Linear) -> Emitted {
+    if let Some(emitted) = quantized::linear(b, node, op) {
+        return emitted;
+    }
     let x = b.input(node.inputs[0])?;
     let (w, bias) = (b.input(node.inputs[1])?, b.input(node.inputs[2])?);
     if b.rank(node.inputs[0]) == Some(2) && b.dtype(node.inputs[0])?.is_float() {

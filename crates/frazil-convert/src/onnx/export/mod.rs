@@ -10,16 +10,18 @@ mod builder;
 mod compute;
 mod fused;
 mod movement;
+mod quantized;
 mod wide;
 mod window;
 mod write;
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use frazil_graph::op::Op;
-use frazil_graph::{Dim, Fact, Graph, NodeId, Symbol, Value, infer};
+use frazil_graph::op::{Op, Steps};
+use frazil_graph::{Dim, Fact, Graph, NodeId, Symbol, Value, infer, pass};
 use frazil_tensor::DType;
 
 use self::builder::{Builder, Refusal, no_type};
@@ -66,16 +68,34 @@ pub fn export(graph: &Graph, options: &ExportOptions, path: &Path) -> Result<Wri
         "" => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         name => name.to_owned(),
     };
-    let (model, builder_notes, initializers) = model(graph, options, name)?;
+    graph.check()?;
+    let mut notes = Vec::new();
+    let lowered = lowered(graph, &mut notes)?;
+    let (model, builder_notes, initializers) = model(&lowered, options, name)?;
+    notes.extend(builder_notes);
     let files = write::write(model, initializers, options.external_above, path)?;
-    Ok(Written { files, notes: builder_notes })
+    Ok(Written { files, notes })
+}
+
+/// With lookups in bytes and steps of rows, for which ONNX has no word, as formulas.
+fn lowered<'g>(graph: &'g Graph, notes: &mut Vec<String>) -> Result<Cow<'g, Graph>> {
+    let of_rows = |op: &Op| matches!(op, Op::FakeQuantize(Steps::Rows));
+    let rows = graph.nodes().filter(|(_, node)| of_rows(&node.op)).count();
+    let bytes = graph.nodes().any(|(_, node)| matches!(node.op, Op::Scaled(_)));
+    if rows == 0 && !bytes {
+        return Ok(Cow::Borrowed(graph));
+    }
+    let mut graph = graph.clone();
+    pass::lower_lookups(&mut graph)?;
+    pass::lower(&mut graph, &|op| !of_rows(op))?;
+    notes.extend(crate::rows_note(rows, TARGET));
+    Ok(Cow::Owned(graph))
 }
 
 type Model = (ModelProto, Vec<String>, Vec<builder::Initializer>);
 
 /// The model without its initializers, what the user should know, and the initializers.
 fn model(graph: &Graph, options: &ExportOptions, name: String) -> Result<Model> {
-    graph.check()?;
     if graph.outputs.is_empty() {
         return Err(Error::NoOutputs { target: TARGET });
     }
@@ -83,6 +103,7 @@ fn model(graph: &Graph, options: &ExportOptions, name: String) -> Result<Model> 
     let needed = needed(graph);
     let wide = wide::find(graph, &facts, &needed);
     let mut b = Builder::new(graph, facts, options.opset, options.fp16, wide);
+    b.multiplied = quantized::multiplied(&b);
     let mut notes = Vec::new();
     let mut refused = Vec::new();
     let mut refuse = |id: NodeId, reason: Refusal| {
@@ -316,7 +337,8 @@ fn emit(b: &mut Builder<'_>, id: NodeId) -> Result<(), Refusal> {
         op @ (Op::Quantize(_) | Op::Dequantize | Op::Requantize(_) | Op::QuantizedLinear) => {
             compute::refused(op)
         }
-        op @ (Op::FakeQuantize(_) | Op::Scaled(_)) => compute::refused(op),
+        Op::FakeQuantize(steps) => quantized::fake_quantize(b, node, *steps),
+        Op::Scaled(op) => quantized::scaled(b, node, *op),
     }
 }
 

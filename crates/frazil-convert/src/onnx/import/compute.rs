@@ -22,6 +22,7 @@ pub(super) fn unary_kind(op: &str) -> Option<Unary> {
         "Sqrt" => Unary::Sqrt,
         "Reciprocal" => Unary::Reciprocal,
         "Floor" => Unary::Floor,
+        "Round" => Unary::Round,
         "Sin" => Unary::Sin,
         "Cos" => Unary::Cos,
         "Tanh" => Unary::Tanh,

@@ -8,6 +8,7 @@ use frazil_graph::op::{Declared, Foreign, Op, ShapeOp, StridedSlice, Unary};
 use frazil_graph::{Graph, Node, NodeId, Value};
 use frazil_tensor::{DType, Tensor};
 
+use super::quantized::Quantized;
 use super::tensor::Reader;
 use crate::onnx::proto::{AttributeProto, NodeProto, TensorProto};
 use crate::{Error, Result};
@@ -37,6 +38,7 @@ pub(super) struct Importer {
     pub opset: i64,
     pub values: HashMap<String, Value>,
     pub pending: Vec<Pending>,
+    pub quantized: Quantized,
     dtypes: Vec<Option<DType>>,
     /// How many nodes wanted a name so far.
     wanted: HashMap<String, usize>,
@@ -50,6 +52,7 @@ impl Importer {
             opset,
             values: HashMap::new(),
             pending: Vec::new(),
+            quantized: Quantized::new(),
             dtypes: Vec::new(),
             wanted: HashMap::new(),
         }
@@ -97,6 +100,7 @@ impl Importer {
             Op::Rank => Some(DType::I32),
             Op::Select | Op::Split(_) | Op::Fill => of(1),
             Op::OneHot(_) => of(2),
+            Op::Scaled(_) => Some(DType::F32),
             Op::Foreign(_) => None,
             _ => of(0),
         }

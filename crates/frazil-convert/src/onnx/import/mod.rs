@@ -9,6 +9,7 @@ mod compute;
 mod extent;
 mod importer;
 mod movement;
+mod quantized;
 mod settle;
 mod tensor;
 mod window;
@@ -18,7 +19,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use frazil_graph::op::{Input, Op};
-use frazil_graph::{Graph, Port, Value};
+use frazil_graph::{Graph, Port, Value, pass};
 use frazil_tensor::{Tensor, file};
 use frazil_tf::schema::Described;
 
@@ -110,6 +111,7 @@ pub fn decode(bytes: Bytes, folder: &Path) -> Result<Graph> {
     let ends = graph.outputs.iter().chain(&graph.inputs).map(|port| port.value.node);
     let keep = graph.ancestors(ends.collect::<Vec<_>>());
     graph.retain(&keep);
+    pass::raise_bytes(&mut graph)?;
     graph.check()?;
     Ok(graph)
 }
@@ -226,6 +228,8 @@ fn dispatch(i: &mut Importer, call: &Call<'_>) -> Outcome {
     match (call.proto.domain(), call.op()) {
         ("com.microsoft", op) => match op {
             "Gelu" => compute::gelu(i, call, false),
+            "QuantizeLinear" => quantized::quantize(i, call),
+            "DequantizeLinear" => quantized::dequantize(i, call),
             "FastGelu" if call.optional(1).is_none() => compute::gelu(i, call, true),
             _ => Err("ONNX Runtime's own operation".into()),
         },
@@ -265,6 +269,8 @@ fn default_domain(i: &mut Importer, call: &Call<'_>, op: &str) -> Outcome {
         "LogSoftmax" => compute::softmax(i, call, Op::LogSoftmax),
         "LayerNormalization" => compute::layer_norm(i, call),
         "Gelu" => compute::gelu(i, call, call.text("approximate") == Some("tanh")),
+        "QuantizeLinear" => quantized::quantize(i, call),
+        "DequantizeLinear" => quantized::dequantize(i, call),
         "Shape" => movement::shape(i, call),
         "Size" => movement::size(i, call),
         "Reshape" => movement::reshape(i, call),

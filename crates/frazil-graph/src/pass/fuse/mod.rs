@@ -6,6 +6,7 @@
 //! looks like a formula but is none is reported with the node at which it differs.
 
 mod attention;
+mod bytes;
 mod embed;
 mod gelu;
 mod layer_norm;
@@ -20,6 +21,7 @@ use crate::dim::show;
 use crate::op::{Op, Steps};
 use crate::pattern::{Explanation, Match, Pattern, source};
 use crate::{Dim, Fact, Facts, Graph, Node, NodeId, Result, Value, infer};
+pub use bytes::raise_bytes;
 
 /// Which operations to raise to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

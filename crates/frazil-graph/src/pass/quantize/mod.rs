@@ -82,7 +82,8 @@ pub struct Grids {
 /// The bytes of a product.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinearGrid {
-    /// Those of its rows: [`Steps::Tensor`] or [`Steps::Rows`].
+    /// Those of its rows: [`Steps::Tensor`], whose scale is rounded to 16 significant bits (see
+    /// [`quantize`]), or [`Steps::Rows`].
     pub input: Steps,
     /// `[k]`: x is multiplied by these, and the rows of the weight are divided by them.
     pub columns: Option<Vec<f32>>,
@@ -124,6 +125,15 @@ pub fn channel_scales(weight: &Tensor, transposed: bool) -> Result<Vec<f32>> {
 pub(super) fn scale_of(largest: f32) -> f32 {
     let scale = largest / 127.0;
     if scale.is_normal() { scale } else { 1.0 }
+}
+
+/// The nearest scale of 16 significant bits: times any whole number up to 255 it is exact, so
+/// that formats which have a range in its place come back to the same scale.
+fn short(scale: f32) -> f32 {
+    const DROPPED: u32 = 8;
+    let half = (1 << (DROPPED - 1)) - 1 + (scale.to_bits() >> DROPPED & 1);
+    let short = f32::from_bits((scale.to_bits() + half) >> DROPPED << DROPPED);
+    if short.is_finite() { short } else { scale }
 }
 
 /// The tensor of a constant of float32, if that is what the value is.

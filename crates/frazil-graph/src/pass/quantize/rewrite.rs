@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use frazil_tensor::Tensor;
 
 use super::{
-    AttentionGrid, Grids, LinearGrid, Site, SiteKind, chain, f32_constant, scale_of, sites,
+    AttentionGrid, Grids, LinearGrid, Site, SiteKind, chain, f32_constant, scale_of, short, sites,
 };
 use crate::op::{Binary, Op, Scaled, Steps};
 use crate::pass::Report;
@@ -21,6 +21,9 @@ const WEIGHTS: Steps = Steps::Tensor { scale: 1.0 / 255.0, zero: 0 };
 /// or, if others read it too, one under the product's name. What a product reads passes an
 /// [`Op::FakeQuantize`], `PRODUCT/input_steps`, which products of one value share where they
 /// can.
+///
+/// The scales of steps are rounded to 16 significant bits: some formats have a range in the place
+/// of a scale, and the scale that follows from it is then the same everywhere.
 pub fn quantize(graph: &mut Graph, grids: &Grids) -> Result<Report> {
     let sites = sites(graph)?;
     let by_name: HashMap<&str, &Site> = sites.iter().map(|site| (&*site.name, site)).collect();
@@ -166,6 +169,11 @@ impl Rewrite<'_> {
         columns: Option<&Vec<f32>>,
         steps: Steps,
     ) -> Result<Value> {
+        let steps = match steps {
+            Steps::Tensor { scale, zero } => Steps::Tensor { scale: short(scale), zero },
+            Steps::Symmetric { scale } => Steps::Symmetric { scale: short(scale) },
+            Steps::Rows | Steps::Watched { .. } => steps,
+        };
         let known = |(of, by, at, _): &&(Value, Option<Vec<f32>>, Steps, Value)| {
             *of == x && by.as_ref() == columns && *at == steps
         };

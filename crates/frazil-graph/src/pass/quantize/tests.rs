@@ -184,6 +184,22 @@ fn what_does_not_fit_is_refused_before_anything_changes() {
 }
 
 #[test]
+fn scales_of_steps_are_short() {
+    for i in 0..1000u32 {
+        let scale = f32::from_bits(0x3a00_0000 + i * 0x0000_7137);
+        let short = short(scale);
+        assert_eq!(short.to_bits() & 0xff, 0);
+        assert!((short / scale - 1.0).abs() <= 1.0 / 65536.0);
+        assert!((1..=255).all(|n| f64::from(short * n as f32) == f64::from(short) * f64::from(n)));
+    }
+    assert_eq!(short(f32::MAX), f32::MAX);
+    let mut g = model();
+    let long = Steps::Tensor { scale: 0.012_345_678, zero: 100 };
+    quantize(&mut g.graph, &with(&[("a", LinearGrid { input: long, ..grid(48) })])).unwrap();
+    assert!(dump(&g.graph).contains("FakeQuantize{scale=0.012345791, zero=100}"));
+}
+
+#[test]
 fn scales_hold_the_largest_number_of_a_column() {
     let w = Tensor::from_vec([2, 3], vec![1.27f32, 0.0, -2.0, -0.5, 0.0, 12.7]).unwrap();
     let near = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-7);

@@ -110,6 +110,8 @@ pub fn open_graph_choosing(
             ),
         });
     }
+    // Ranges of fake quantization that were variables are known now.
+    frazil_convert::tf::settle_fake_quant(&mut graph)?;
     let bounds = cut::bounds(&options.cut);
     Ok(OpenedGraph { located, graph, config: loaded.config, bounds, passes, notes })
 }
