@@ -290,6 +290,118 @@ pub enum Error {
         /// The value.
         found: String,
     },
+    /// Files of text without any text.
+    #[error("no sentence is in {}", paths(files))]
+    EmptyCorpus {
+        /// The files.
+        files: Vec<PathBuf>,
+    },
+    /// A document of more pieces than can be counted.
+    #[error("a document has more than {} pieces", u32::MAX)]
+    DocumentTooLong,
+    /// The record in which the cause was met.
+    #[error("record {index}")]
+    InRecord {
+        /// Counted from 0.
+        index: u64,
+        /// What is wrong with it.
+        source: Box<Error>,
+    },
+    /// A record that is none of those that BERT's programs write.
+    #[error("a record has the features {}, which are none of a sample", quoted(features))]
+    UnknownRecord {
+        /// Their names.
+        features: Vec<String>,
+    },
+    /// A pack that is none.
+    #[error(transparent)]
+    Pack(Box<crate::samples::packed::PackProblem>),
+    /// A sample that binaries have no place for.
+    #[error("binaries hold samples of pre-training only, not of kind {found:?}")]
+    NotPretraining {
+        /// What it is.
+        found: crate::samples::Kind,
+    },
+    /// A binary whose size is not that of whole samples.
+    #[error("{found} bytes are no whole samples: a sequence has {of_one} bytes, a pack {of_pack}")]
+    BinarySize {
+        /// The size of the file.
+        found: u64,
+        /// Bytes of a sequence.
+        of_one: u64,
+        /// Bytes of a pack.
+        of_pack: u64,
+    },
+    /// Files of which some hold packs and some sequences, or which hold different kinds of samples.
+    #[error("`{}` holds {found}, but the files before it hold {expected}", path.display())]
+    OtherSamples {
+        /// The file.
+        path: PathBuf,
+        /// What those before hold.
+        expected: String,
+        /// What it holds.
+        found: String,
+    },
+    /// A place to go on from that the files do not have.
+    #[error("reading is to go on at {sample}, but there are {count} samples or packs")]
+    NoSuchPlace {
+        /// Where to go on.
+        sample: u64,
+        /// How many there are.
+        count: u64,
+    },
+    /// Nothing to read samples from.
+    #[error("no file to read samples from was given")]
+    NoFiles,
+    /// No packing algorithm has that name.
+    #[error("there is no packing algorithm `{0}`; known are spfhp, lpfhp, nnlshp and ennlshp")]
+    UnknownAlgorithm(String),
+    /// A number of sequences that no pack can have.
+    #[error("the depth of a pack is `{0}`, but must be a number from 1, or `max`")]
+    Depth(String),
+    /// Packs that are too long.
+    #[error("packs of {found} tokens are more than can be packed so, which is {most}")]
+    PackLength {
+        /// How long they should be.
+        found: usize,
+        /// How long they can be.
+        most: usize,
+    },
+    /// A sequence that fits into no pack, or is none.
+    #[error("a sequence has {length} tokens, but must have 1 to {most}")]
+    SequenceLength {
+        /// Its length.
+        length: usize,
+        /// The length of a pack.
+        most: usize,
+    },
+    /// More sequences than can be counted.
+    #[error("there are more sequences than can be counted")]
+    TooManySequences,
+    /// Sequences that are not those that were packed.
+    #[error("there are {found} sequences of length {length}, but {expected} were packed")]
+    OtherSequences {
+        /// Their length.
+        length: usize,
+        /// How many were packed.
+        expected: u64,
+        /// How many there are.
+        found: u64,
+    },
+    /// Threads that the system does not give.
+    #[error("no threads could be started: {reason}")]
+    Threads {
+        /// The system's reason.
+        reason: String,
+    },
+    /// A probability that is none.
+    #[error("`{name}` is {found}, but must be a number from 0 to 1")]
+    Probability {
+        /// The option.
+        name: &'static str,
+        /// Its value.
+        found: f64,
+    },
     /// A question without null odds.
     #[error("question `{id}` has a prediction, but no null odds")]
     NoNullOdds {
@@ -360,10 +472,23 @@ impl Error {
     /// What the user can do, where there is something.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::InFile { source, .. } => return source.hint(),
+            Self::InFile { source, .. } | Self::InRecord { source, .. } => return source.hint(),
+            Self::BinarySize { .. } => {
+                "`--max-seq-length`, `--max-predictions` and `--depth` say how large samples are, \
+                 which such a file does not"
+                    .into()
+            }
             Self::Graph(error) => return error.hint(),
             Self::TensorFlow(error) => return error.hint(),
             Self::Row(_) => "`--skip-bad-rows` leaves such rows out and counts them".into(),
+            Self::EmptyCorpus { .. } => {
+                "text has a sentence on each line and an empty line between documents".into()
+            }
+            Self::SequenceLength { length, .. } if *length > 0 => {
+                format!("give `--max-seq-length` at least {length}")
+            }
+            Self::PackLength { .. } => "`--algorithm lpfhp` packs any length".into(),
+            Self::DocumentTooLong => "an empty line ends a document".into(),
             Self::TooLong { positions, .. } => format!("give `--seq` at most {positions}"),
             Self::MissingKey("vocab_size") => {
                 "`vocab_size` is the number of lines of vocab.txt".into()
@@ -396,6 +521,10 @@ impl Error {
 
 fn of_id(id: &Option<String>) -> String {
     id.as_ref().map_or_else(String::new, |id| format!("; that of `{id}` is none"))
+}
+
+fn paths(paths: &[PathBuf]) -> String {
+    quoted(&paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>())
 }
 
 /// Names in backticks; beyond a dozen only their number, since a sentence is no listing.

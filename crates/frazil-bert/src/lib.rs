@@ -8,6 +8,9 @@
 //! - [`tokenizer`]: text to word pieces.
 //! - [`tokenizer_files`]: the vocabulary as Hugging Face's tokenizers read it.
 //! - [`features`]: word pieces to what the model is fed with.
+//! - [`pretrain_data`]: text to masked pairs of sentences, as BERT was pre-trained on them.
+//! - [`packing`]: several sequences in the length of one.
+//! - [`samples`]: what is trained and evaluated on, alone and in packs: files and batches.
 //! - [`glue`], [`squad`]: the data sets, their features, and what becomes of the model's answers.
 //! - [`metrics`]: the official scores.
 //! - [`sentence`]: models of sentence-transformers: from rows to one vector.
@@ -25,9 +28,13 @@ pub mod glue;
 pub mod inventory;
 pub mod metrics;
 pub mod names;
+pub mod packing;
+pub mod pretrain_data;
 pub mod python;
 pub mod rows;
+pub mod samples;
 pub mod sentence;
+mod spool;
 pub mod squad;
 pub mod tokenizer;
 pub mod tokenizer_files;

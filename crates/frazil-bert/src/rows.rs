@@ -49,6 +49,23 @@ pub enum RowProblem {
         /// Counted from 1.
         at: usize,
     },
+    /// A line without an end in sight.
+    #[error("expected a line of less than {most} bytes")]
+    LongLine {
+        /// How long it may not be.
+        most: usize,
+    },
+    /// A line of a histogram that is none.
+    #[error("expected a length, a comma and a count, not `{0}`")]
+    Histogram(String),
+    /// A length that no sequence has.
+    #[error("expected a length of 1 to {most}, not {length}")]
+    Length {
+        /// What is there.
+        length: usize,
+        /// The length of a pack.
+        most: usize,
+    },
     /// Too few columns.
     #[error("expected {what} in column {column}, but there are {found} columns")]
     MissingColumn {

@@ -191,10 +191,7 @@ impl AtomicFile {
 
 impl Write for AtomicFile {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        if INTERRUPTED.load(Ordering::Relaxed) {
-            // Not `ErrorKind::Interrupted`: that one means “try again”.
-            return Err(io::Error::other("interrupted"));
-        }
+        refuse_if_interrupted()?;
         self.writer.write(buf)
     }
 
@@ -207,6 +204,66 @@ impl Write for AtomicFile {
 impl Seek for AtomicFile {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.writer.seek(to)
+    }
+}
+
+/// A temporary file: written from begin to end, then read as mapped memory, and gone with it.
+///
+/// For what may be larger than memory and is nobody's business afterwards. Writing stops after
+/// [`interrupt`], as with an [`AtomicFile`].
+pub struct Scratch {
+    writer: BufWriter<NamedTempFile>,
+    _unfinished: Unfinished, // dropped after the temporary file is gone
+}
+
+impl Scratch {
+    /// Starts a file in a folder that exists.
+    pub fn create_in(folder: impl AsRef<Path>) -> Result<Self> {
+        let unfinished = Unfinished::new();
+        let folder = folder.as_ref();
+        let file = tempfile::Builder::new()
+            .prefix(".frazil.")
+            .suffix(".scratch")
+            .tempfile_in(folder)
+            .map_err(|e| Error::io("create a temporary file in", folder, e))?;
+        Ok(Self { writer: BufWriter::with_capacity(1 << 20, file), _unfinished: unfinished })
+    }
+
+    /// Ends writing: all that was written.
+    pub fn map(self) -> Result<Bytes> {
+        /// The map goes first: some systems remove no file that is mapped.
+        struct Owner {
+            bytes: Bytes,
+            _file: NamedTempFile,
+        }
+        impl AsRef<[u8]> for Owner {
+            fn as_ref(&self) -> &[u8] {
+                &self.bytes
+            }
+        }
+        let path = self.writer.get_ref().path().to_path_buf();
+        let file =
+            self.writer.into_inner().map_err(|e| Error::io("write", &path, e.into_error()))?;
+        Ok(Bytes::from_owner(Owner { bytes: map(&path)?, _file: file }))
+    }
+}
+
+impl Write for Scratch {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        refuse_if_interrupted()?;
+        self.writer.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+/// Not `ErrorKind::Interrupted`: that one means “try again”.
+fn refuse_if_interrupted() -> io::Result<()> {
+    match INTERRUPTED.load(Ordering::Relaxed) {
+        true => Err(io::Error::other("interrupted")),
+        false => Ok(()),
     }
 }
 
@@ -253,6 +310,23 @@ mod tests {
         assert!(maps().contains_key(&begin), "a part keeps the map");
         drop(part);
         assert!(!maps().contains_key(&begin));
+    }
+
+    #[test]
+    fn a_scratch_file_goes_with_its_map() {
+        let folder = tempfile::tempdir().unwrap();
+        let count = || std::fs::read_dir(&folder).unwrap().count();
+        let mut scratch = Scratch::create_in(&folder).unwrap();
+        scratch.write_all(b"some words").unwrap();
+        let bytes = scratch.map().unwrap();
+        assert_eq!((&bytes[..], count()), (&b"some words"[..], 1));
+        let part = bytes.slice(5..);
+        drop(bytes);
+        assert_eq!((&part[..], count()), (&b"words"[..], 1));
+        drop(part);
+        drop(Scratch::create_in(&folder).unwrap());
+        assert_eq!(count(), 0);
+        assert!(Scratch::create_in(folder.path().join("nowhere")).is_err());
     }
 
     #[test]

@@ -298,7 +298,27 @@ impl Records {
         self.place.at
     }
 
-    fn read(&mut self) -> Result<Bytes> {
+    /// Passes over a record and tells where it lies, length and checksums included. Of its data
+    /// nothing is looked at, so a large file is gone through quickly; after an error there are no
+    /// more.
+    pub fn next_span(&mut self) -> Option<Result<std::ops::Range<u64>>> {
+        if self.data.is_empty() {
+            return None;
+        }
+        let begin = self.place.at;
+        let span = self.length().map(|len| {
+            let _ = self.data.split_to(HEAD + TAIL + len as usize);
+            self.place.advance(len);
+            begin..self.place.at
+        });
+        if span.is_err() {
+            self.data.clear();
+        }
+        Some(span)
+    }
+
+    /// The length of the next record, all of which is there.
+    fn length(&self) -> Result<u64> {
         let place = self.place;
         let available = self.data.len() as u64;
         let Some(head) = self.data.first_chunk::<HEAD>() else {
@@ -312,7 +332,13 @@ impl Records {
         if whole > available {
             return Err(place.cut(whole, available));
         }
-        let mut record = self.data.split_to(whole as usize).split_off(HEAD);
+        Ok(len)
+    }
+
+    fn read(&mut self) -> Result<Bytes> {
+        let place = self.place;
+        let len = self.length()?;
+        let mut record = self.data.split_to(HEAD + TAIL + len as usize).split_off(HEAD);
         let stored = record.split_off(len as usize);
         if self.verify {
             check("the data of", place, &record, &stored)?;
@@ -430,6 +456,25 @@ mod tests {
         // `tf.io.TFRecordWriter("x").write(b"frazil")`, TensorFlow 1.15.
         let expected = b"\x06\0\0\0\0\0\0\0\x73\x69\xd5\x37frazil\xf4\x73\x98\x7e";
         assert_eq!(&plain(&[b"frazil"])[..], expected);
+    }
+
+    #[test]
+    fn spans_are_found_without_looking_at_data() {
+        let mut bytes = plain(&[b"one", b"", b"three"]).to_vec();
+        *bytes.last_mut().unwrap() ^= 1; // a checksum that is wrong
+        let bytes = Bytes::from(bytes);
+        let mut records = Records::new(bytes.clone());
+        let spans: Vec<_> = std::iter::from_fn(|| records.next_span()).flatten().collect();
+        assert_eq!(spans, [0..19, 19..35, 35..56]);
+        let of = |span: &std::ops::Range<u64>| {
+            let span = span.start as usize..span.end as usize;
+            Records::new(bytes.slice(span)).next().unwrap()
+        };
+        assert_eq!(&of(&spans[0]).unwrap()[..], b"one");
+        assert!(matches!(of(&spans[2]), Err(Error::Checksum { .. })));
+        let mut cut = Records::new(bytes.slice(..50));
+        let spans: Vec<_> = std::iter::from_fn(|| cut.next_span()).collect();
+        assert!(spans.len() == 3 && spans[2].is_err());
     }
 
     #[test]

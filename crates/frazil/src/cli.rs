@@ -48,7 +48,10 @@ enum Command {
     VerifyWeights(commands::verify_weights::Args),
     ExportWeights(commands::export_weights::Args),
     ImportWeights(commands::import_weights::Args),
+    Pack(commands::pack::Args),
     Demo(commands::demo::Args),
+    #[command(name = "create_pretraining_data")]
+    CreatePretrainingData(compat::create_pretraining_data::Args),
     #[command(name = "create_tf_record")]
     CreateTfRecord(compat::create_tf_record::Args),
     #[command(name = "extract_features")]
@@ -56,6 +59,10 @@ enum Command {
     #[command(name = "freeze_graph")]
     FreezeGraph(compat::freeze_graph::Args),
     Mo(compat::mo::Args),
+    #[command(name = "pack_pretraining_data")]
+    PackPretrainingData(compat::pack_pretraining_data::PackArgs),
+    #[command(name = "record_to_binary")]
+    RecordToBinary(compat::pack_pretraining_data::ToBinaryArgs),
     #[command(name = "run_classifier")]
     RunClassifier(compat::run_classifier::Args),
     #[command(name = "saved_model_cli")]
@@ -72,11 +79,14 @@ const INTERRUPT_CODE: u8 = 130;
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// The old tools: a link of one of these names to the binary is that tool.
-const TOOLS: [&str; 8] = [
+const TOOLS: [&str; 11] = [
+    "create_pretraining_data",
     "create_tf_record",
     "extract_features",
     "freeze_graph",
     "mo",
+    "pack_pretraining_data",
+    "record_to_binary",
     "run_classifier",
     "run_squad",
     "saved_model_cli",
@@ -142,11 +152,15 @@ pub fn run(
         Command::VerifyWeights(args) => commands::verify_weights::run(args, out),
         Command::ExportWeights(args) => commands::export_weights::run(args, out),
         Command::ImportWeights(args) => commands::import_weights::run(args, out),
+        Command::Pack(args) => commands::pack::run(args, out),
         Command::Demo(args) => commands::demo::run(args, out),
+        Command::CreatePretrainingData(args) => compat::create_pretraining_data::run(args, out),
         Command::CreateTfRecord(args) => compat::create_tf_record::run(args, out),
         Command::ExtractFeatures(args) => compat::extract_features::run(args, out),
         Command::FreezeGraph(args) => compat::freeze_graph::run(args, out),
         Command::Mo(args) => compat::mo::run(args, out),
+        Command::PackPretrainingData(args) => compat::pack_pretraining_data::pack(args, out),
+        Command::RecordToBinary(args) => compat::pack_pretraining_data::to_binary(args, out),
         Command::RunClassifier(args) => compat::run_classifier::run(args, out),
         Command::SavedModelCli(args) => compat::saved_model_cli::run(args, out),
         Command::RunSquad(args) => compat::run_squad::run(args, out),

@@ -31,6 +31,8 @@ mod documents {
     mod engine {}
     #[doc = include_str!("../../../docs/guides/embed.md")]
     mod embed {}
+    #[doc = include_str!("../../../docs/guides/pack.md")]
+    mod pack {}
     #[doc = include_str!("../../../docs/guides/tokenize.md")]
     mod tokenize {}
     #[doc = include_str!("../../../docs/guides/answer.md")]

@@ -3,9 +3,10 @@
 //! [`Features`] holds the pieces of one sequence without padding, since nothing in frazil wants
 //! padding but the formats of others; it is added where a record or a padded batch is written.
 //! [`classifier`] makes them of single texts and pairs, [`squad`](crate::squad) of questions and
-//! documents. Left out: batches.
+//! documents; [`pretraining`] holds those with masked pieces. Left out: batches.
 
 pub mod classifier;
+pub mod pretraining;
 
 use std::path::Path;
 
@@ -17,11 +18,12 @@ use crate::{Error, Result};
 
 pub use crate::squad::SquadFeatures;
 pub use classifier::{ClassifierFeatures, InputExample, Target};
+pub use pretraining::{Masked, PretrainingFeatures};
 
 /// Names in a record.
-const INPUT_IDS: &str = "input_ids";
-const INPUT_MASK: &str = "input_mask";
-const SEGMENT_IDS: &str = "segment_ids";
+pub(crate) const INPUT_IDS: &str = "input_ids";
+pub(crate) const INPUT_MASK: &str = "input_mask";
+pub(crate) const SEGMENT_IDS: &str = "segment_ids";
 
 /// Writes a file of examples; tells how many there were.
 pub(crate) fn write_examples(
@@ -95,6 +97,12 @@ impl Features {
             ids.push(frame.sep);
         }
         ids.truncate(padded);
+        Self { ids, first, padded }
+    }
+
+    /// A sequence that has its frame already, of which so many ids are of segment 0.
+    pub(crate) fn of_ids(ids: Vec<i32>, first: usize, padded: usize) -> Self {
+        debug_assert!(first <= ids.len() && ids.len() <= padded);
         Self { ids, first, padded }
     }
 
@@ -188,7 +196,7 @@ impl Features {
 }
 
 /// A feature of integers that fit the model.
-fn int32s(example: &Example, name: &'static str) -> Result<Vec<i32>> {
+pub(crate) fn int32s(example: &Example, name: &'static str) -> Result<Vec<i32>> {
     let narrow = |&wide: &i64| {
         i32::try_from(wide).map_err(|_| Error::RecordValue { name, found: wide.to_string() })
     };

@@ -21,24 +21,24 @@ impl std::fmt::Debug for Random {
 }
 
 impl Random {
-    /// `random.Random(seed)` for a seed that is not negative.
+    /// `random.Random(seed)` for a seed that is not negative; Python takes the sign away.
     pub fn new(seed: u64) -> Self {
         let mut state = [0_u32; WORDS];
         state[0] = 19_650_218;
         for i in 1..WORDS {
-            state[i] = mix(state[i - 1]).wrapping_mul(1_812_433_253).wrapping_add(i as u32);
+            state[i] = fold(state[i - 1]).wrapping_mul(1_812_433_253).wrapping_add(i as u32);
         }
         // The seed in words, lowest first.
         let (low, high) = (seed as u32, (seed >> 32) as u32);
         let key: &[u32] = if high == 0 { &[low] } else { &[low, high] };
         let mut i = 1;
         for (word, j) in key.iter().zip(0..).cycle().take(WORDS.max(key.len())) {
-            let mixed = mix(state[i - 1]).wrapping_mul(1_664_525);
+            let mixed = fold(state[i - 1]).wrapping_mul(1_664_525);
             state[i] = (state[i] ^ mixed).wrapping_add(*word).wrapping_add(j);
             i = Self::step(&mut state, i);
         }
         for _ in 1..WORDS {
-            let mixed = mix(state[i - 1]).wrapping_mul(1_566_083_941);
+            let mixed = fold(state[i - 1]).wrapping_mul(1_566_083_941);
             state[i] = (state[i] ^ mixed).wrapping_sub(i as u32);
             i = Self::step(&mut state, i);
         }
@@ -102,6 +102,11 @@ impl Random {
         }
     }
 
+    /// `randint(low, high)`: a number from `low` to `high`, both included.
+    pub fn between(&mut self, low: usize, high: usize) -> usize {
+        low + self.below((high - low) as u64 + 1) as usize
+    }
+
     /// `shuffle(items)`.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
@@ -112,8 +117,17 @@ impl Random {
     }
 }
 
-fn mix(word: u32) -> u32 {
+fn fold(word: u32) -> u32 {
     word ^ (word >> 30)
+}
+
+/// Mixes the bits of a number well: seeds of many generators from one (splitmix64). Python knows
+/// no such thing.
+pub(crate) fn mix(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::path::Path;
 use frazil_tf::example::Example;
 
 use super::SquadFeatures;
-use crate::Result;
 use crate::features::{Features, int64, read_examples, write_examples};
+use crate::{Error, Result};
 
 const UNIQUE_IDS: &str = "unique_ids";
 const START_POSITIONS: &str = "start_positions";
@@ -16,14 +16,25 @@ const IS_IMPOSSIBLE: &str = "is_impossible";
 impl SquadFeatures {
     /// As the original stores it; with the answer if the features were made for training.
     pub fn to_example(&self) -> Example {
-        let example = self.features.to_example().with_int64s(UNIQUE_IDS, [self.unique_id]);
-        match (self.start_position, self.end_position) {
-            (Some(start), Some(end)) => example
-                .with_int64s(START_POSITIONS, [i64::from(start)])
-                .with_int64s(END_POSITIONS, [i64::from(end)])
-                .with_int64s(IS_IMPOSSIBLE, [i64::from(self.is_impossible)]),
-            _ => example,
-        }
+        let answer = self.start_position.zip(self.end_position);
+        let answer = answer.map(|(start, end)| (i64::from(start), i64::from(end)));
+        to_example(&self.features, self.unique_id, answer, self.is_impossible)
+    }
+}
+
+fn to_example(
+    features: &Features,
+    unique_id: i64,
+    answer: Option<(i64, i64)>,
+    is_impossible: bool,
+) -> Example {
+    let example = features.to_example().with_int64s(UNIQUE_IDS, [unique_id]);
+    match answer {
+        Some((start, end)) => example
+            .with_int64s(START_POSITIONS, [start])
+            .with_int64s(END_POSITIONS, [end])
+            .with_int64s(IS_IMPOSSIBLE, [i64::from(is_impossible)]),
+        None => example,
     }
 }
 
@@ -40,6 +51,36 @@ pub struct SquadRecord {
     pub is_impossible: bool,
 }
 
+impl SquadRecord {
+    /// As the original stores it.
+    pub fn to_example(&self) -> Example {
+        to_example(&self.features, self.unique_id, self.answer, self.is_impossible)
+    }
+
+    /// From a record.
+    pub fn from_example(example: &Example) -> Result<Self> {
+        let named = example.features();
+        let has = |name| named.kind(name).is_some();
+        let answer = if has(START_POSITIONS) || has(END_POSITIONS) {
+            Some((int64(named, START_POSITIONS)?, int64(named, END_POSITIONS)?))
+        } else {
+            None
+        };
+        let features = Features::from_example(example)?;
+        let inside = |at: i64| (0..features.len() as i64).contains(&at);
+        if answer.is_some_and(|(start, end)| !inside(start) || !inside(end)) {
+            let expected = "inside the sequence, both it and `end_positions`";
+            return Err(Error::RecordLayout { name: START_POSITIONS, expected });
+        }
+        Ok(Self {
+            unique_id: int64(named, UNIQUE_IDS)?,
+            features,
+            answer,
+            is_impossible: has(IS_IMPOSSIBLE) && int64(named, IS_IMPOSSIBLE)? != 0,
+        })
+    }
+}
+
 /// Writes features, record by record as the original does.
 pub fn write_records<'a>(
     path: impl AsRef<Path>,
@@ -50,19 +91,5 @@ pub fn write_records<'a>(
 
 /// Reads what [`write_records`] or the original has written.
 pub fn read_records(path: impl AsRef<Path>) -> Result<Vec<SquadRecord>> {
-    read_examples(path, |example| {
-        let named = example.features();
-        let has = |name| named.kind(name).is_some();
-        let answer = if has(START_POSITIONS) || has(END_POSITIONS) {
-            Some((int64(named, START_POSITIONS)?, int64(named, END_POSITIONS)?))
-        } else {
-            None
-        };
-        Ok(SquadRecord {
-            unique_id: int64(named, UNIQUE_IDS)?,
-            features: Features::from_example(example)?,
-            answer,
-            is_impossible: has(IS_IMPOSSIBLE) && int64(named, IS_IMPOSSIBLE)? != 0,
-        })
-    })
+    read_examples(path, SquadRecord::from_example)
 }

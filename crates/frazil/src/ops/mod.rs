@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod compile;
 pub mod convert;
+pub mod create_pretraining_data;
 pub mod cut_spec;
 pub mod evaluate;
 pub mod export_weights;
@@ -13,6 +14,7 @@ pub mod import_weights;
 pub mod inspect;
 pub mod minmax;
 pub(crate) mod model;
+pub mod pack;
 pub mod predict;
 pub mod quantize;
 pub mod role;

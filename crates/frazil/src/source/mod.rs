@@ -4,14 +4,16 @@
 //!
 //! [`locate`] finds out what a path means, by content and not by extension, and says what it
 //! chose where there was a choice. [`open_weights`] goes on to named tensors, [`open_graph`] to a
-//! graph with its weights in it. What is done with them is the business of [`crate::ops`].
+//! graph with its weights in it, [`files`] finds data by patterns. What is done with them is the business of [`crate::ops`].
 
+mod files;
 mod folder;
 mod graph;
 mod locate;
 mod unpack;
 mod weights;
 
+pub use files::{files, files_of_list};
 pub use graph::{GraphOptions, OpenedGraph, Outputs, load_graph, open_graph, open_graph_choosing};
 pub use locate::{Kind, Located, Need, locate};
 pub use weights::{Options, Weights, open_weights};

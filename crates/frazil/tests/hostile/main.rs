@@ -60,7 +60,7 @@ impl Seeds {
         npy::write(&mut array, &strings).unwrap();
         seeds.add("npy", array);
         seeds.add("safetensors", safetensors(&tensor));
-        for kind in ["openvino", "vocabulary"] {
+        for kind in ["openvino", "samples", "vocabulary"] {
             for file in fuzz_seeds(kind) {
                 seeds.add(kind, file);
             }
@@ -228,7 +228,7 @@ type Parser = fn(&[u8]);
 
 #[test]
 fn damaged_files_are_refused_or_read() {
-    let parsers: [(&str, Parser); 14] = [
+    let parsers: [(&str, Parser); 15] = [
         ("npy", parsers::npy),
         ("npz", parsers::npz),
         ("safetensors", parsers::safetensors),
@@ -243,6 +243,7 @@ fn damaged_files_are_refused_or_read() {
         ("openvino", parsers::openvino),
         ("onnx", parsers::onnx),
         ("vocabulary", parsers::vocabulary),
+        ("samples", parsers::samples),
     ];
     let seeds = Seeds::collect();
     let mut run = Run::new();

@@ -7,6 +7,9 @@
 use std::path::Path;
 
 use bytes::Bytes;
+use frazil_bert::packing::Histogram;
+use frazil_bert::samples::packed::{self, Places};
+use frazil_bert::samples::{Checker, Sample, SampleFile, Shape};
 use frazil_bert::tokenizer::{Casing, Tokenizer, Vocabulary};
 use frazil_convert::{onnx, openvino};
 use frazil_tensor::TensorStore;
@@ -64,6 +67,27 @@ pub fn vocabulary(bytes: &[u8]) {
         for (start, end) in tokenizer.encode(&text).offsets {
             assert!(text.get(start as usize..end as usize).is_some_and(|slice| !slice.is_empty()));
         }
+    }
+}
+
+/// Samples in records and binaries, alone and in packs; what is read can be packed, and is then the
+/// same. The file is read as a histogram of lengths, too.
+pub fn samples(bytes: &[u8]) {
+    let _ = Histogram::from_csv(bytes, None);
+    let shape = Shape { max_length: 16, max_predictions: 3, sequences: 2 };
+    let bytes = Bytes::copy_from_slice(bytes);
+    let Ok(file) = SampleFile::of_bytes(bytes, Path::new("fuzz"), shape) else { return };
+    for samples in file.iter().take(1000).flatten() {
+        let places = Places {
+            tokens: samples.iter().map(Sample::len).sum(),
+            masked: samples.iter().map(|sample| sample.masked().len()).sum(),
+            sequences: samples.len(),
+        };
+        let Ok(example) = packed::pack(&samples, places) else { continue };
+        let mut checker = Checker::default();
+        samples.iter().for_each(|sample| checker.expect(sample));
+        checker.found(&packed::unpack(&example).expect("what was packed is a pack"));
+        assert!(checker.finish().is_equal(), "a sample changed on its way");
     }
 }
 

@@ -1,0 +1,332 @@
+//! Files of samples: any of them at once, in any order.
+//!
+//! What a file is, is seen in its bytes: TFRecords, plain or compressed, of sequences or of packs, or
+//! else MLPerf's binaries of either. Files are mapped, and a sample is read when it is asked for;
+//! records are found by their lengths, and their checksums are checked when they are read. A
+//! compressed file is unpacked into a temporary one first.
+
+use std::fmt;
+use std::io::Write;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use frazil_tensor::file::Scratch;
+use frazil_tf::example::Example;
+use frazil_tf::tfrecord::{Compression, RecordReader, Records, write_record};
+use serde::Serialize;
+
+use super::binary::{self, Shape};
+use super::{Kind, Sample, packed};
+use crate::{Error, Result};
+
+/// What a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileKind {
+    /// Records of sequences.
+    Records,
+    /// Records of packs.
+    PackedRecords,
+    /// MLPerf's sequences.
+    Binary,
+    /// MLPerf's packs.
+    PackedBinary,
+}
+
+impl FileKind {
+    /// Whether it holds packs.
+    pub fn is_packed(self) -> bool {
+        matches!(self, Self::PackedRecords | Self::PackedBinary)
+    }
+}
+
+impl fmt::Display for FileKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Records => "records of sequences",
+            Self::PackedRecords => "records of packs",
+            Self::Binary => "binary sequences",
+            Self::PackedBinary => "binary packs",
+        })
+    }
+}
+
+/// A file of samples.
+#[derive(Debug)]
+pub struct SampleFile {
+    path: PathBuf,
+    data: Bytes,
+    kind: FileKind,
+    shape: Shape,
+    /// Where records end; nothing for binaries.
+    ends: Vec<u64>,
+    /// What its first sample is.
+    holds: Kind,
+    padded: usize,
+}
+
+impl SampleFile {
+    /// Opens a file. `shape` says how large the samples of a binary are.
+    pub fn open(path: impl AsRef<Path>, shape: Shape) -> Result<Self> {
+        let path = path.as_ref();
+        let data = frazil_tensor::file::map(path)?;
+        Self::of_bytes(data, path, shape).map_err(|error| error.in_file(path))
+    }
+
+    /// The same of a file's contents.
+    pub fn of_bytes(data: Bytes, path: &Path, shape: Shape) -> Result<Self> {
+        if data.is_empty() {
+            return Err(Error::EmptyFile { expected: "samples" });
+        }
+        let is_record = Records::new(data.clone()).next_span().is_some_and(|span| span.is_ok());
+        let mut file = Self {
+            path: path.to_path_buf(),
+            data,
+            kind: FileKind::Records,
+            shape,
+            ends: Vec::new(),
+            holds: Kind::Pretraining,
+            padded: 0,
+        };
+        if is_record {
+            file.index()?;
+        } else if Compression::detect(&file.data) != Compression::None {
+            file.data = unpack(&file.data)?;
+            file.index()?;
+        } else {
+            file.kind = file.kind_of_binary()?;
+        }
+        let first = file.samples(0)?;
+        if let Some(sample) = first.first() {
+            (file.holds, file.padded) = (sample.kind(), sample.features().padded_len());
+        }
+        Ok(file)
+    }
+
+    /// Finds the records.
+    fn index(&mut self) -> Result<()> {
+        let mut records = Records::new(self.data.clone());
+        while let Some(span) = records.next_span() {
+            let index = self.ends.len() as u64;
+            self.ends.push(span.map_err(|error| in_record(index, error.into()))?.end);
+        }
+        let first = self.example(0).map_err(|error| in_record(0, error))?;
+        if packed::is_packed(&first) {
+            self.kind = FileKind::PackedRecords;
+        }
+        Ok(())
+    }
+
+    /// Sequences or packs: whichever size the file is a multiple of, and if it is of both, whichever
+    /// its first sample is one of.
+    fn kind_of_binary(&self) -> Result<FileKind> {
+        let of = [self.shape.bytes_of_one(), self.shape.bytes_of_pack()];
+        let [one, pack] = of.map(|size| self.data.len().is_multiple_of(size));
+        let first = |size: usize| &self.data[..size];
+        match (one, pack) {
+            (true, true) if binary::read_pack(first(of[1]), self.shape).is_ok() => {
+                Ok(FileKind::PackedBinary)
+            }
+            (true, _) => Ok(FileKind::Binary),
+            (_, true) => Ok(FileKind::PackedBinary),
+            _ => {
+                let [of_one, of_pack] = of.map(|size| size as u64);
+                Err(Error::BinarySize { found: self.data.len() as u64, of_one, of_pack })
+            }
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it holds.
+    pub fn kind(&self) -> FileKind {
+        self.kind
+    }
+
+    /// What is to be learnt from its samples, going by the first.
+    pub fn holds(&self) -> Kind {
+        self.holds
+    }
+
+    /// The length with padding of its first sequence or pack.
+    pub fn padded_len(&self) -> usize {
+        self.padded
+    }
+
+    /// The number of its sequences or packs.
+    pub fn len(&self) -> usize {
+        match self.kind {
+            FileKind::Records | FileKind::PackedRecords => self.ends.len(),
+            FileKind::Binary => self.data.len() / self.shape.bytes_of_one(),
+            FileKind::PackedBinary => self.data.len() / self.shape.bytes_of_pack(),
+        }
+    }
+
+    /// Never: an empty file is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The samples of a pack, or the sequence alone.
+    pub fn samples(&self, index: usize) -> Result<Vec<Sample>> {
+        let read = match self.kind {
+            FileKind::Records => {
+                self.example(index).and_then(|example| Ok(vec![Sample::from_example(&example)?]))
+            }
+            FileKind::PackedRecords => {
+                self.example(index).and_then(|example| packed::unpack(&example))
+            }
+            FileKind::Binary => {
+                let bytes = self.part(index, self.shape.bytes_of_one());
+                binary::read_one(bytes, self.shape).map(|sample| vec![sample])
+            }
+            FileKind::PackedBinary => {
+                let bytes = self.part(index, self.shape.bytes_of_pack());
+                binary::read_pack(bytes, self.shape)
+            }
+        };
+        read.map_err(|error| in_record(index as u64, error).in_file(&self.path))
+    }
+
+    /// All of them, in their order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Result<Vec<Sample>>> {
+        (0..self.len()).map(|index| self.samples(index))
+    }
+
+    fn part(&self, index: usize, size: usize) -> &[u8] {
+        &self.data[index * size..][..size]
+    }
+
+    fn example(&self, index: usize) -> Result<Example> {
+        let Some(span) = self.span(index) else {
+            return Err(Error::EmptyFile { expected: "samples" });
+        };
+        match Records::new(self.data.slice(span)).next() {
+            Some(record) => Ok(Example::decode(record?)?),
+            None => Err(Error::EmptyFile { expected: "samples" }),
+        }
+    }
+
+    fn span(&self, index: usize) -> Option<Range<usize>> {
+        let begin = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        Some(begin as usize..*self.ends.get(index)? as usize)
+    }
+}
+
+fn in_record(index: u64, error: Error) -> Error {
+    match error {
+        Error::InFile { .. } | Error::InRecord { .. } => error,
+        error => Error::InRecord { index, source: Box::new(error) },
+    }
+}
+
+/// The records of a compressed file, uncompressed.
+fn unpack(data: &Bytes) -> Result<Bytes> {
+    let folder = std::env::temp_dir();
+    let mut scratch = Scratch::create_in(&folder)?;
+    for record in RecordReader::from_bytes(data.clone()) {
+        write_record(&mut scratch, &record?).map_err(|source| {
+            let (action, path) = ("write a temporary file in", folder.clone());
+            Error::Tensor(frazil_tensor::Error::Io { action, path, source })
+        })?;
+    }
+    let _ = scratch.flush();
+    Ok(scratch.map()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use frazil_tf::tfrecord::RecordWriter;
+
+    use super::super::testing::{classifier, pretraining};
+    use super::super::writer::{Format, SampleWriter};
+    use super::*;
+    use crate::features::Target;
+
+    const SHAPE: Shape = Shape { max_length: 32, max_predictions: 5, sequences: 3 };
+
+    fn packs() -> Vec<Vec<Sample>> {
+        let of = |lengths: &[usize]| {
+            lengths.iter().zip(0..).map(|(length, salt)| pretraining(*length, salt)).collect()
+        };
+        vec![of(&[9, 12, 11]), of(&[31]), of(&[20, 5])]
+    }
+
+    #[test]
+    fn every_kind_is_known_by_its_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        for (format, kind) in [
+            (Format::Records, FileKind::Records),
+            (Format::PackedRecords(SHAPE.places()), FileKind::PackedRecords),
+            (Format::Binary(SHAPE), FileKind::Binary),
+            (Format::PackedBinary(SHAPE), FileKind::PackedBinary),
+        ] {
+            let path = folder.path().join(format!("{kind:?}"));
+            let mut writer = SampleWriter::create(&path, format).unwrap();
+            packs().iter().for_each(|pack| writer.add(pack).unwrap());
+            assert_eq!(writer.finish().unwrap(), if kind.is_packed() { 3 } else { 6 });
+            let file = SampleFile::open(&path, SHAPE).unwrap();
+            assert_eq!((file.kind(), file.holds()), (kind, Kind::Pretraining));
+            assert_eq!((format.kind(), file.padded_len()), (Some(kind), 32));
+            let read: Vec<Sample> = file.iter().flat_map(Result::unwrap).collect();
+            assert_eq!(read, packs().concat());
+            let last = file.samples(file.len() - 1).unwrap();
+            assert_eq!(last.last(), packs().concat().last());
+        }
+    }
+
+    #[test]
+    fn compressed_records_are_read_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.gz");
+        let mut writer = RecordWriter::create(&path, Compression::Gzip).unwrap();
+        let samples = [classifier(Target::Class(1)), classifier(Target::Class(0))];
+        samples.iter().for_each(|sample| writer.add(&sample.to_example().encode()).unwrap());
+        writer.finish().unwrap();
+        let file = SampleFile::open(&path, SHAPE).unwrap();
+        assert_eq!((file.len(), file.holds()), (2, Kind::Classifier));
+        assert_eq!(file.samples(1).unwrap(), [samples[1].clone()]);
+    }
+
+    #[test]
+    fn a_corrupt_record_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        let mut writer = SampleWriter::create(&path, Format::Records).unwrap();
+        writer.add(&packs()[0]).unwrap();
+        writer.finish().unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0xff;
+        std::fs::write(&path, &bytes).unwrap();
+        let file = SampleFile::open(&path, SHAPE).unwrap();
+        assert!(file.samples(0).is_ok() && file.samples(2).is_ok());
+        let error = file.samples(1).unwrap_err();
+        assert!(matches!(&error, Error::InFile { .. }));
+        let said: Vec<String> = causes(&error);
+        assert!(said.iter().any(|line| line == "record 1"), "{said:?}");
+        // Cut, or of another size.
+        std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+        assert!(SampleFile::open(&path, SHAPE).is_err());
+        std::fs::write(&path, vec![0; SHAPE.bytes_of_one() + 4]).unwrap();
+        let said = causes(&SampleFile::open(&path, SHAPE).unwrap_err()).join(": ");
+        assert!(said.contains("no whole samples"), "{said}");
+        std::fs::write(&path, b"").unwrap();
+        let said = causes(&SampleFile::open(&path, SHAPE).unwrap_err()).join(": ");
+        assert!(said.contains("the file is empty"), "{said}");
+    }
+
+    fn causes(error: &Error) -> Vec<String> {
+        let mut said = Vec::new();
+        let mut next: Option<&dyn std::error::Error> = Some(error);
+        while let Some(error) = next {
+            said.push(error.to_string());
+            next = error.source();
+        }
+        said
+    }
+}

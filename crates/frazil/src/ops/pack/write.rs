@@ -1,0 +1,245 @@
+//! Packs to files.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use frazil_bert::packing::Packing;
+use frazil_bert::python::random::Random;
+use frazil_bert::samples::packed::Places;
+use frazil_bert::samples::store::Samples;
+use frazil_bert::samples::writer::{self, SampleWriter};
+use frazil_bert::samples::{Kind, Sample, Shape};
+use serde::Serialize;
+
+use super::input::Input;
+use super::report::OutputFile;
+use super::{Event, Options};
+use crate::{Error, Result};
+
+/// Packs of one of MLPerf's files at most.
+const PART: usize = 50_000;
+
+/// What packs are written as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// One file of packed records, in a shuffled order.
+    #[default]
+    Tfrecord,
+    /// MLPerf's binaries: a folder with files for each combination of lengths.
+    Mlperf,
+    /// The same in PopART's later form.
+    Popart,
+}
+
+/// What goes where.
+pub(super) struct Plan {
+    pub shape: Shape,
+    /// Packs that were divided.
+    pub split: u64,
+    format: writer::Format,
+    /// Which samples are in which pack.
+    packs: Vec<Vec<u32>>,
+    /// Files, and their packs.
+    files: Vec<(PathBuf, Vec<u32>)>,
+}
+
+impl Plan {
+    pub(super) fn new(
+        options: &Options,
+        input: &Input,
+        packing: &Packing,
+        output: &Path,
+        on: &mut dyn FnMut(Event),
+    ) -> Result<Self> {
+        let Some(samples) = &input.samples else { return Err(nothing()) };
+        if samples.is_empty() {
+            return Err(nothing());
+        }
+        let is_binary = options.format != Format::Tfrecord;
+        if is_binary && input.kind != Some(Kind::Pretraining) {
+            return Err(Error::Usage {
+                what: "MLPerf's binaries hold samples of pre-training only".into(),
+                hint: "`--format tfrecord` holds every kind".into(),
+            });
+        }
+        if options.check && options.format == Format::Popart {
+            return Err(Error::Usage {
+                what:
+                    "PopART's later form does not say where a text began, so it cannot be checked"
+                        .into(),
+                hint: "`--format mlperf` or `--format tfrecord` can".into(),
+            });
+        }
+        let assignment = packing.assign(samples.lengths(), options.seed)?;
+        let mut packs: Vec<Vec<u32>> = assignment.packs().map(<[u32]>::to_vec).collect();
+        let deepest = packs.iter().map(Vec::len).max().unwrap_or(1);
+        let limit = options.way.depth.limit(packing.max_length);
+        // As many places as were asked for; where every number was allowed, as many as are used.
+        let sequences = if limit == packing.max_length { deepest } else { limit };
+        let (max_length, max_predictions) = (packing.max_length, input.max_predictions);
+        let shape = Shape { max_length, max_predictions, sequences };
+        let mut places = shape.places();
+        let budget = match options.format {
+            Format::Popart => places.masked.saturating_sub(1),
+            _ => places.masked,
+        };
+        let masked: Vec<u32> = samples.iter().map(|sample| sample.masked().len() as u32).collect();
+        let of_pack =
+            |pack: &[u32]| pack.iter().map(|s| masked[*s as usize] as usize).sum::<usize>();
+        let mut split = 0;
+        if is_binary {
+            split = divide(&mut packs, budget, of_pack);
+        } else {
+            places.masked = packs.iter().map(|pack| of_pack(pack)).fold(places.masked, usize::max);
+        }
+        let format = match options.format {
+            Format::Tfrecord => writer::Format::PackedRecords(places),
+            Format::Mlperf => writer::Format::PackedBinary(shape),
+            Format::Popart => writer::Format::Popart(shape),
+        };
+        on(Event::Note(sizes(options.format, places, shape)));
+        let files = match is_binary {
+            true => by_strategy(output, &packs, samples.lengths()),
+            false => {
+                let mut order: Vec<u32> = (0..packs.len() as u32).collect();
+                Random::new(options.seed).shuffle(&mut order);
+                vec![(output.to_path_buf(), order)]
+            }
+        };
+        Ok(Self { shape, split, format, packs, files })
+    }
+
+    /// The number of packs.
+    pub(super) fn packs(&self) -> usize {
+        self.packs.len()
+    }
+
+    /// Writes them.
+    pub(super) fn write(
+        &self,
+        samples: &Samples,
+        on: &mut dyn FnMut(Event),
+    ) -> Result<Vec<OutputFile>> {
+        let total = self.packs.len() as u64;
+        let mut done = 0;
+        let mut written = Vec::with_capacity(self.files.len());
+        for (path, packs) in &self.files {
+            if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+                std::fs::create_dir_all(folder).map_err(|source| {
+                    let (action, path) = ("create", folder.to_path_buf());
+                    frazil_tensor::Error::Io { action, path, source }
+                })?;
+            }
+            let mut writer = SampleWriter::create(path, self.format)?;
+            for pack in packs {
+                let pack: Vec<Sample> = self.packs[*pack as usize]
+                    .iter()
+                    .map(|sample| samples.get(*sample as usize))
+                    .collect();
+                writer.add(&pack)?;
+                done += 1;
+                on(Event::Writing(done, total));
+            }
+            written.push(OutputFile { path: path.clone(), packs: writer.finish()? });
+        }
+        Ok(written)
+    }
+}
+
+fn nothing() -> Error {
+    Error::Usage {
+        what: "there is no sequence to pack".into(),
+        hint: "the files hold nothing but padding".into(),
+    }
+}
+
+/// What a reader of the files must know, since binaries do not say it.
+fn sizes(format: Format, places: Places, shape: Shape) -> String {
+    let Places { tokens, masked, sequences } = places;
+    match format {
+        Format::Tfrecord => format!(
+            "each record has places for {tokens} tokens, {masked} masked pieces and {sequences} sequences"
+        ),
+        Format::Mlperf => format!(
+            "each pack is {} bytes: `--max-seq-length {tokens} --max-predictions {} --depth {sequences}`",
+            shape.bytes_of_pack(),
+            shape.max_predictions
+        ),
+        Format::Popart => format!(
+            "each pack has {tokens} tokens, {} places for masked pieces and {sequences} sequences",
+            masked.saturating_sub(1)
+        ),
+    }
+}
+
+/// Divides packs whose masked pieces are more than there are places for: the last sequence gets a
+/// pack of its own, until the rest fits. MLPerf's own packer stops at such a pack, and PopART's
+/// drops it.
+fn divide(packs: &mut Vec<Vec<u32>>, budget: usize, masked: impl Fn(&[u32]) -> usize) -> u64 {
+    let mut divided = 0;
+    let mut at = 0;
+    while at < packs.len() {
+        if packs[at].len() > 1 && masked(&packs[at]) > budget {
+            let alone = packs[at].len() - 1;
+            let last = packs[at].split_off(alone);
+            packs.push(last);
+            divided += 1;
+        } else {
+            at += 1;
+        }
+    }
+    divided
+}
+
+/// MLPerf's files, by the lengths of the sequences: `strategy_{shortest}_…_{longest}_part_{n}`.
+fn by_strategy(folder: &Path, packs: &[Vec<u32>], lengths: &[u32]) -> Vec<(PathBuf, Vec<u32>)> {
+    let mut groups: BTreeMap<Vec<u32>, Vec<u32>> = BTreeMap::new();
+    for (pack, index) in packs.iter().zip(0..) {
+        let mut strategy: Vec<u32> = pack.iter().map(|sample| lengths[*sample as usize]).collect();
+        strategy.sort_unstable();
+        groups.entry(strategy).or_default().push(index);
+    }
+    let file = |strategy: &[u32], part: usize| {
+        let lengths: Vec<String> = strategy.iter().map(u32::to_string).collect();
+        folder.join(format!("strategy_{}_part_{part}", lengths.join("_")))
+    };
+    groups
+        .into_iter()
+        .flat_map(|(strategy, packs)| {
+            let parts: Vec<Vec<u32>> = packs.chunks(PART).map(<[u32]>::to_vec).collect();
+            let named = |(part, packs)| (file(&strategy, part), packs);
+            parts.into_iter().enumerate().map(named).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packs_with_too_many_masked_pieces_are_divided() {
+        let masked = [3, 2, 2, 9, 1];
+        let of = |pack: &[u32]| pack.iter().map(|s| masked[*s as usize]).sum();
+        let mut packs = vec![vec![0, 1, 2], vec![3], vec![4, 0, 1]];
+        assert_eq!(divide(&mut packs, 6, of), 1);
+        assert_eq!(packs, [vec![0, 1], vec![3], vec![4, 0, 1], vec![2]]);
+        assert_eq!(divide(&mut packs, 4, of), 2);
+        assert_eq!(packs, [vec![0], vec![3], vec![4, 0], vec![2], vec![1], vec![1]]);
+    }
+
+    #[test]
+    fn files_are_named_by_lengths_and_part() {
+        let lengths = [5, 2, 9, 5, 2];
+        let packs = [vec![2], vec![0, 1], vec![3, 4]];
+        let files = by_strategy(Path::new("d"), &packs, &lengths);
+        let names: Vec<String> = files.iter().map(|(path, _)| path.display().to_string()).collect();
+        assert_eq!(names, ["d/strategy_2_5_part_0", "d/strategy_9_part_0"]);
+        assert_eq!(files[0].1, [1, 2]);
+        let many = vec![vec![0]; PART + 1];
+        let files = by_strategy(Path::new("d"), &many, &lengths);
+        assert_eq!(files.iter().map(|(_, packs)| packs.len()).collect::<Vec<_>>(), [PART, 1]);
+        assert!(files[1].0.ends_with("strategy_5_part_1"));
+    }
+}

@@ -1,0 +1,103 @@
+//! Files by patterns, as programs take lists of them: `a.txt,parts/wiki_*`.
+
+use std::path::{Path, PathBuf};
+
+use super::folder::entries;
+use crate::{Error, Result};
+
+/// The files that patterns name: `*`, `?` and `[…]` stand for what they do in a shell. Each pattern
+/// gives its files sorted; one that gives none is an error, as is a file that is not there.
+pub fn files(patterns: &[String]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for pattern in patterns {
+        let path = Path::new(pattern);
+        if path.exists() || !pattern.contains(['*', '?', '[']) {
+            match path.is_dir() {
+                true => {
+                    return Err(Error::Usage {
+                        what: format!("`{pattern}` is a folder, where files are wanted"),
+                        hint: format!("`{}` names all files in it", path.join("*").display()),
+                    });
+                }
+                false if path.exists() => files.push(path.to_path_buf()),
+                false => return Err(not_found(path)),
+            }
+            continue;
+        }
+        let wrong = |reason: String| Error::Usage {
+            what: format!("`{pattern}` is no pattern of file names: {reason}"),
+            hint: "`*` and `?` stand for anything, `[ab]` for one of these".into(),
+        };
+        let before = files.len();
+        for found in glob::glob(pattern).map_err(|error| wrong(error.to_string()))? {
+            let found = found.map_err(|error| Error::Read {
+                path: error.path().to_path_buf(),
+                source: error.into(),
+            })?;
+            if found.is_file() {
+                files.push(found);
+            }
+        }
+        if files.len() == before {
+            return Err(Error::Usage {
+                what: format!("no file is called `{pattern}`"),
+                hint: "the pattern is matched from the folder where you are".into(),
+            });
+        }
+    }
+    Ok(files)
+}
+
+fn not_found(path: &Path) -> Error {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let names = entries(parent.unwrap_or(Path::new(".")));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let near = frazil_tf::nearest(&name, names.iter().map(String::as_str));
+    match near.is_empty() {
+        true => Error::Usage {
+            what: format!("there is no `{}`", path.display()),
+            hint: "name a file, several with commas between them, or a pattern".into(),
+        },
+        false => Error::NotFound {
+            path: path.to_path_buf(),
+            near: near.iter().map(|name| path.with_file_name(name).display().to_string()).collect(),
+        },
+    }
+}
+
+/// The same for a list with commas, as the old programs take it.
+pub fn files_of_list(list: &str) -> Result<Vec<PathBuf>> {
+    let patterns: Vec<String> = list.split(',').map(str::to_owned).collect();
+    files(&patterns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_name_files_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["b1", "a2", "a1", "a[1]"] {
+            std::fs::write(at(name), "").unwrap();
+        }
+        std::fs::create_dir(at("a3")).unwrap();
+        let named = |list: &str| {
+            let list: Vec<String> =
+                list.split(',').map(|name| at(name).display().to_string()).collect();
+            let found = files_of_list(&list.join(","))?;
+            let name = |path: PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+            Ok::<_, Error>(found.into_iter().map(name).collect::<Vec<_>>())
+        };
+        assert_eq!(named("b?,a[12]").unwrap(), ["b1", "a1", "a2"]);
+        assert_eq!(named("a[1]").unwrap(), ["a[1]"], "a file of that very name goes first");
+        assert_eq!(named("a*").unwrap(), ["a1", "a2", "a[1]"], "folders are no files");
+        let error = named("c*").unwrap_err().to_string();
+        assert!(error.starts_with("no file is called"), "{error}");
+        assert!(named("a3").unwrap_err().to_string().contains("is a folder"));
+        assert!(named("a[").unwrap_err().to_string().contains("is no pattern"));
+        let missing = named("a11").unwrap_err();
+        assert!(missing.hint().unwrap().contains("a1"), "{missing:?}");
+    }
+}

@@ -1,0 +1,308 @@
+//! Text to samples to packs on the command line: the records of google-research/bert's
+//! `create_pretraining_data.py`, packs in every format, and everything that can be wrong.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use frazil::bert::features::pretraining::read_records;
+use frazil::bert::samples::{SampleFile, Shape};
+use frazil_tensor::testing::shared;
+use serde_json::Value;
+
+fn assets() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo")
+}
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../frazil-bert/tests/fixtures/pretrain").join(name)
+}
+
+fn run(folder: &Path, words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_frazil")).args(words).current_dir(folder).output().unwrap()
+}
+
+fn said(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn done(folder: &Path, words: &[&str]) -> (String, String) {
+    let output = run(folder, words);
+    assert_eq!(output.status.code(), Some(0), "{words:?}: {}", said(&output.stderr));
+    (said(&output.stdout), said(&output.stderr))
+}
+
+fn refused(folder: &Path, words: &[&str]) -> String {
+    let output = run(folder, words);
+    assert_eq!(output.status.code(), Some(2), "{words:?}: {}", said(&output.stdout));
+    said(&output.stderr)
+}
+
+/// A folder with the text, the vocabulary and the records of the original.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::copy(fixture("text.txt"), folder.path().join("text.txt")).unwrap();
+    fs::copy(fixture("text.tfrecord"), folder.path().join("golden.tfrecord")).unwrap();
+    fs::copy(assets().join("vocab.txt"), folder.path().join("vocab.txt")).unwrap();
+    folder
+}
+
+const CREATE: [&str; 4] = [
+    "create_pretraining_data",
+    "--input_file=text.txt",
+    "--vocab_file=vocab.txt",
+    "--dupe_factor=5",
+];
+
+fn create(more: &[&'static str]) -> Vec<&'static str> {
+    CREATE.iter().chain(more).copied().collect()
+}
+
+/// What is in the folder besides what was put there.
+fn files(folder: &Path) -> Vec<String> {
+    let given = ["golden.tfrecord", "text.txt", "vocab.txt"];
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !given.contains(&name.as_str()))
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_records_and_the_log_of_the_original() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let (out, log) = done(folder.path(), &create(&["--output_file=out.tfrecord"]));
+    assert_eq!(out, "");
+    let golden = read_records(at("golden.tfrecord")).unwrap();
+    assert_eq!(read_records(at("out.tfrecord")).unwrap(), golden);
+    let lines: Vec<&str> = log.lines().collect();
+    assert_eq!(
+        lines[..2],
+        ["INFO:tensorflow:*** Reading from input files ***", "INFO:tensorflow:  text.txt"]
+    );
+    assert_eq!(
+        lines[2..5],
+        [
+            "INFO:tensorflow:*** Writing to output files ***",
+            "INFO:tensorflow:  out.tfrecord",
+            "INFO:tensorflow:*** Example ***"
+        ]
+    );
+    assert!(lines[5].starts_with("INFO:tensorflow:tokens: [CLS] "), "{}", lines[5]);
+    assert!(lines[11].starts_with("INFO:tensorflow:masked_lm_weights: 1.0 1.0 "), "{}", lines[11]);
+    assert_eq!(log.matches("*** Example ***").count(), 20);
+    assert_eq!(lines.last().unwrap(), &"INFO:tensorflow:Wrote 73 total instances");
+
+    // Two files in turn, a link of the program's name, and a report.
+    let two = create(&["--output_file=a,b", "--quiet", "--json"]);
+    let (report, log) = done(folder.path(), &two);
+    assert_eq!(log, "");
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!((&report["instances"], &report["corpus"]["documents"]), (&73.into(), &4.into()));
+    let (a, b) = (read_records(at("a")).unwrap(), read_records(at("b")).unwrap());
+    assert_eq!((a.len(), b.len()), (37, 36));
+    assert!(a[1] == golden[2] && b[1] == golden[3]);
+}
+
+#[test]
+fn threads_have_an_order_of_their_own() {
+    let folder = folder();
+    for (workers, out) in [("--workers=1", "--output_file=w1"), ("--workers=3", "--output_file=w3")]
+    {
+        done(folder.path(), &create(&[workers, out, "--quiet"]));
+    }
+    let read = |name: &str| fs::read(folder.path().join(name)).unwrap();
+    assert_eq!(read("w1"), read("w3"));
+    assert_ne!(read("w1"), read("golden.tfrecord"));
+}
+
+#[test]
+fn text_that_cannot_be_used_leaves_nothing_behind() {
+    let folder = folder();
+    let fails = |more: &[&'static str]| {
+        let error = refused(folder.path(), &create(more));
+        assert!(files(folder.path()).iter().all(|name| !name.starts_with('.')), "{error}");
+        assert!(!folder.path().join("out").exists());
+        error
+    };
+    fs::write(folder.path().join("bad.txt"), b"one\ntwo \xff\n").unwrap();
+    let error = fails(&["--output_file=out", "--input_file=text.txt,bad.txt"]);
+    assert!(error.contains("cannot use `bad.txt`"), "{error}");
+    assert!(error.contains("line 2: byte 5 of the line is not UTF-8"), "{error}");
+    fs::write(folder.path().join("empty.txt"), b"\n\n").unwrap();
+    let error = fails(&["--output_file=out", "--input_file=empty.txt"]);
+    assert!(error.contains("no sentence is in `empty.txt`") && error.contains("hint:"), "{error}");
+    assert!(fails(&["--output_file=out", "--input_file=no*"]).contains("no file is called `no*`"));
+    let error = fails(&["--output_file=out", "--input_file=test.txt"]);
+    assert!(error.contains("hint: did you mean `text.txt`?"), "{error}");
+    let error = fails(&["--output_file=out", "--max_seq_length=4"]);
+    assert!(error.contains("`max_seq_length` is 4, but must be at least 5"), "{error}");
+    fs::write(folder.path().join("v.txt"), "[UNK]\n[CLS]\n[SEP]\n").unwrap();
+    let error = fails(&["--output_file=out", "--vocab_file=v.txt"]);
+    assert!(error.contains("the vocabulary has no `[MASK]`"), "{error}");
+    let error = fails(&["--output_file=nowhere/out"]);
+    assert!(error.contains("nowhere"), "{error}");
+    // The original takes this, and so do we, but not in silence.
+    let narrow = create(&["--output_file=narrow", "--max_seq_length=16"]);
+    let (_, log) = done(folder.path(), &narrow);
+    assert!(log.contains("note: `max_predictions_per_seq` is 20"), "{log}");
+}
+
+#[test]
+fn wikipedia_is_known_by_its_blocks() {
+    let folder = folder();
+    let text = "<doc id=\"1\" url=\"\" title=\"T\">\nT\n\nThe water is cold. It is ice.\n</doc>\n";
+    fs::write(folder.path().join("wiki"), text).unwrap();
+    let wiki = create(&["--input_file=wiki", "--output_file=w", "--json"]);
+    let (report, log) = done(folder.path(), &wiki);
+    assert!(log.contains("note: 1 files have `<doc …>` blocks"), "{log}");
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["corpus"]["sentences"], 2);
+    let plain = create(&["--input_file=wiki", "--output_file=p", "--input_format=plain", "--json"]);
+    let (report, log) = done(folder.path(), &plain);
+    assert!(!log.contains("note"), "{log}");
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["corpus"]["sentences"], 4);
+}
+
+#[test]
+fn statistics_of_a_histogram() {
+    let folder = folder();
+    fs::write(folder.path().join("h.csv"), "length,count\n3,10\n5,10\n8,2\n").unwrap();
+    let (out, _) =
+        done(folder.path(), &["pack", "h.csv", "--algorithm", "spfhp", "--depth", "max"]);
+    assert!(out.starts_with("22 sequences of 4.36 tokens on average, packs of 8"), "{out}");
+    assert!(out.contains("packed                12"), "{out}");
+    let (json, _) = done(folder.path(), &["pack", "h.csv", "--json", "--max-seq-length", "16"]);
+    let report: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&report["packs"], &report["max_length"]), (&6.into(), &16.into()));
+    assert_eq!(report["lengths"].as_array().unwrap().len(), 16);
+    done(folder.path(), &["pack", "h.csv", "--svg", "h.svg", "-q"]);
+    let svg = fs::read_to_string(folder.path().join("h.svg")).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("22 sequences") && svg.contains("mean 4.4"));
+    let error = refused(folder.path(), &["pack", "h.csv", "-o", "x"]);
+    assert!(error.contains("a histogram has no sequences"), "{error}");
+    let error = refused(folder.path(), &["pack", "h.csv", "--max-seq-length", "4"]);
+    assert!(error.contains("line 3: expected a length of 1 to 4, not 5"), "{error}");
+    assert!(refused(folder.path(), &["pack", "h.csv", "--depth", "0"]).contains("depth"));
+    assert!(refused(folder.path(), &["pack", "h.csv", "--algorithm", "x"]).contains("nnlshp"));
+}
+
+#[test]
+fn packs_in_every_format_hold_every_sequence() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    for (algorithm, format, out) in [
+        ("lpfhp", "tfrecord", "l.tfrecord"),
+        ("nnlshp", "tfrecord", "n.tfrecord"),
+        ("spfhp", "mlperf", "s"),
+        ("ennlshp", "mlperf", "e"),
+    ] {
+        let words = ["pack", "golden.tfrecord", "--algorithm", algorithm, "--format", format];
+        let words: Vec<&str> = words.into_iter().chain(["-o", out, "--check"]).collect();
+        let (told, _) = done(folder.path(), &words);
+        let all = "checked: every one of 73 sequences is there once, apart from all others";
+        assert!(told.contains(all), "{told}");
+    }
+    // MLPerf's names, and binaries are packed again as well as records.
+    let names: Vec<String> = fs::read_dir(at("s"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(names.iter().all(|name| name.starts_with("strategy_") && name.ends_with("_part_0")));
+    let again = ["pack", "s/*", "--max-seq-length", "128", "--max-predictions", "20"];
+    let again: Vec<&str> = again.into_iter().chain(["-o", "again.tfrecord", "--check"]).collect();
+    let (told, _) = done(folder.path(), &again);
+    assert!(told.contains("every one of 73 sequences"), "{told}");
+    // The same seed gives the same bytes, another one does not.
+    for (seed, out) in [("1", "one"), ("1", "two"), ("2", "three")] {
+        done(folder.path(), &["pack", "golden.tfrecord", "--seed", seed, "-o", out, "-q"]);
+    }
+    let read = |name: &str| fs::read(at(name)).unwrap();
+    assert!(read("one") == read("two") && read("one") != read("three"));
+    done(folder.path(), &["pack", "golden.tfrecord", "--format", "popart", "-o", "popart"]);
+    let error = refused(
+        folder.path(),
+        &["pack", "golden.tfrecord", "--format", "popart", "-o", "p", "--check"],
+    );
+    assert!(error.contains("cannot be checked"), "{error}");
+}
+
+#[test]
+fn mlperfs_own_commands() {
+    let folder = folder();
+    let sizes = ["--max-sequence-length=128", "--max-predictions-per-sequence=20"];
+    let words = ["record_to_binary", "--tf-record-glob=golden*", "--output-path=binary"];
+    let words: Vec<&str> = words.into_iter().chain(sizes).collect();
+    let (_, log) = done(folder.path(), &words);
+    assert!(log.contains("73 sequences are in 1 files"), "{log}");
+    let binary = folder.path().join("binary/golden.tfrecord");
+    let shape = Shape { max_length: 128, max_predictions: 20, sequences: 3 };
+    assert_eq!(fs::metadata(&binary).unwrap().len() as usize, 73 * shape.bytes_of_one());
+    let golden = read_records(folder.path().join("golden.tfrecord")).unwrap();
+    let file = SampleFile::open(&binary, shape).unwrap();
+    assert_eq!(
+        format!("{:?}", file.samples(7).unwrap()[0]),
+        format!("Pretraining({:?})", golden[7])
+    );
+
+    let words =
+        ["pack_pretraining_data", "--input-glob=binary/*", "--output-dir=packed", "--check"];
+    let words: Vec<&str> = words.into_iter().chain(sizes).collect();
+    let (told, _) = done(folder.path(), &words);
+    assert!(told.contains("every one of 73 sequences"), "{told}");
+    let wrong = ["pack_pretraining_data", "--input-glob=binary/*", "--output-dir=other"];
+    let error = refused(folder.path(), &wrong);
+    assert!(error.contains("bytes are no whole samples") && error.contains("7060"), "{error}");
+    assert!(!folder.path().join("other").exists());
+}
+
+#[test]
+fn text_is_packed_at_once() {
+    let folder = folder();
+    let words = ["pack", "text.txt", "--vocab", "vocab.txt", "--dupe-factor", "5"];
+    let words: Vec<&str> =
+        words.into_iter().chain(["--max-seq-length", "128", "-o", "packed", "--check"]).collect();
+    let (told, _) = done(folder.path(), &words);
+    // The sequences of the original's flags, as the seed is the same.
+    assert!(told.contains("every one of 73 sequences"), "{told}");
+}
+
+#[test]
+fn classifiers_and_squad_are_packed_too() {
+    let Some(fixtures) = shared("fixtures") else { return };
+    let folder = folder();
+    for (records, sequences) in
+        [("classifier/train.tf_record", "36"), ("squad/v1.1/eval.tf_record", "37")]
+    {
+        let path = fixtures.join(records);
+        let words = ["pack", path.to_str().unwrap(), "-o", "x", "--check", "--depth", "max"];
+        let (told, _) = done(folder.path(), &words);
+        assert!(told.contains(&format!("every one of {sequences} sequences")), "{told}");
+    }
+    let train = fixtures.join("classifier/train.tf_record");
+    let train = train.to_str().unwrap();
+    let error = refused(folder.path(), &["pack", train, "--format", "mlperf", "-o", "y"]);
+    assert!(error.contains("samples of pre-training only"), "{error}");
+    let error = refused(folder.path(), &["pack", train, "golden.tfrecord", "-o", "y"]);
+    assert!(error.contains("cannot be packed together"), "{error}");
+}
+
+#[test]
+fn a_corrupt_record_stops_it_and_is_named() {
+    let folder = folder();
+    let path = folder.path().join("golden.tfrecord");
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let error = refused(folder.path(), &["pack", "golden.tfrecord", "-o", "x"]);
+    assert!(error.contains("cannot use `golden.tfrecord`"), "{error}");
+    assert!(error.contains("caused by: record 2"), "{error}");
+    assert!(files(folder.path()).is_empty(), "{:?}", files(folder.path()));
+}
