@@ -354,7 +354,7 @@ pub enum Error {
     #[error("no file to read samples from was given")]
     NoFiles,
     /// No packing algorithm has that name.
-    #[error("there is no packing algorithm `{0}`; known are spfhp, lpfhp, nnlshp and ennlshp")]
+    #[error("there is no packing algorithm `{0}`; known are spfhp, lpfhp and nnlshp")]
     UnknownAlgorithm(String),
     /// A number of sequences that no pack can have.
     #[error("the depth of a pack is `{0}`, but must be a number from 1, or `max`")]

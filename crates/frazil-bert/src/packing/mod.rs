@@ -42,13 +42,11 @@ pub enum Algorithm {
     Lpfhp,
     /// Non-negative least squares over all ways to fill a pack.
     Nnlshp,
-    /// The same where no sequence may be left over and padding costs what it is long.
-    Ennlshp,
 }
 
 impl Algorithm {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Spfhp, Self::Lpfhp, Self::Nnlshp, Self::Ennlshp];
+    pub const ALL: [Self; 3] = [Self::Spfhp, Self::Lpfhp, Self::Nnlshp];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -56,7 +54,6 @@ impl Algorithm {
             Self::Spfhp => "spfhp",
             Self::Lpfhp => "lpfhp",
             Self::Nnlshp => "nnlshp",
-            Self::Ennlshp => "ennlshp",
         }
     }
 }
@@ -163,8 +160,7 @@ impl Packing {
     /// Finds one that takes every sequence of the histogram.
     pub fn find(histogram: &Histogram, options: &Options) -> Result<Self> {
         let found = histogram.max_length();
-        let is_solved = matches!(options.algorithm, Algorithm::Nnlshp | Algorithm::Ennlshp);
-        if is_solved && found > LONGEST_SOLVED {
+        if options.algorithm == Algorithm::Nnlshp && found > LONGEST_SOLVED {
             return Err(Error::PackLength { found, most: LONGEST_SOLVED });
         }
         let depth = options.depth.limit(found);
@@ -172,7 +168,6 @@ impl Packing {
             Algorithm::Spfhp => greedy::spfhp(histogram, depth),
             Algorithm::Lpfhp => greedy::lpfhp(histogram, depth),
             Algorithm::Nnlshp => nnlshp::nnlshp(histogram, depth, options.rounding),
-            Algorithm::Ennlshp => nnlshp::ennlshp(histogram, depth),
         };
         Ok(Self::new(found, groups))
     }

@@ -8,7 +8,7 @@
 use serde::Serialize;
 
 use super::greedy::Packs;
-use super::nnls::{self, Columns};
+use super::nnls;
 use super::strategy::{self, Strategies, Strategy};
 use super::{Group, Histogram};
 
@@ -20,8 +20,6 @@ const SHORT_WEIGHT: f64 = 0.09;
 const ROUNDS: usize = 20;
 /// … unless fewer sequences than that are.
 const FEW: u64 = 100;
-/// What a sequence that is left over weighs, where a padding token weighs at most 1.
-const LEFT_OVER_WEIGHT: f64 = 1e3;
 
 /// How fractions of packs become whole ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -158,63 +156,4 @@ fn steepest(left: &[i64], max_length: usize, depth: usize) -> Vec<(Strategy, u64
     let count = left.iter().sum::<i64>() / 2 + 1;
     let best = all.into_iter().filter(|(gain, _)| *gain > 0).take(count as usize);
     best.map(|(_, strategy)| (strategy, 1)).collect()
-}
-
-/// The same, where padding sequences are unknowns, too: none of those that there are may be left
-/// over, and padding costs what it is long.
-pub(super) fn ennlshp(histogram: &Histogram, depth: usize) -> Vec<Group> {
-    let max_length = histogram.max_length();
-    let strategies = Strategies::new(vec![LEFT_OVER_WEIGHT; max_length], depth);
-    let mut target: Vec<f64> = counts(histogram).iter().map(|c| c * LEFT_OVER_WEIGHT).collect();
-    target.resize(2 * max_length, 0.0);
-    let solved = nnls::solve(&mut Padded { strategies, max_length }, &target);
-    let used = solved.into_iter().filter_map(|(column, x)| match column {
-        Column::Strategy(strategy) => Some((strategy, x.round() as u64)),
-        Column::Padding(_) => None,
-    });
-    settle(histogram, depth, used)
-}
-
-/// A column of the extended matrix.
-#[derive(Clone, PartialEq)]
-enum Column {
-    Strategy(Strategy),
-    /// A sequence of padding of this length.
-    Padding(usize),
-}
-
-/// Strategies over as many rows as there are lengths, and padding sequences below and across.
-struct Padded {
-    strategies: Strategies,
-    max_length: usize,
-}
-
-impl Padded {
-    fn weight(&self, length: usize) -> f64 {
-        length as f64 / self.max_length as f64
-    }
-}
-
-impl Columns for Padded {
-    type Id = Column;
-
-    fn best(&mut self, residual: &[f64]) -> Option<(Column, f64)> {
-        let (lengths, padding) = residual.split_at(self.max_length);
-        let strategy = self.strategies.best(lengths).map(|(s, worth)| (Column::Strategy(s), worth));
-        let worth = |length: usize| {
-            self.weight(length) * padding[length - 1] - LEFT_OVER_WEIGHT * lengths[length - 1]
-        };
-        let padding = (1..=self.max_length).map(|length| (Column::Padding(length), worth(length)));
-        strategy.into_iter().chain(padding).max_by(|a, b| a.1.total_cmp(&b.1))
-    }
-
-    fn entries(&self, column: &Column) -> Vec<(usize, f64)> {
-        match column {
-            Column::Strategy(strategy) => self.strategies.entries(strategy),
-            Column::Padding(length) => vec![
-                (length - 1, -LEFT_OVER_WEIGHT),
-                (self.max_length + length - 1, self.weight(*length)),
-            ],
-        }
-    }
 }

@@ -32,7 +32,7 @@ pub struct Args {
     /// Where packs go: a file, or with `--format mlperf` and `popart` a folder
     #[arg(long, short, value_name = "OUT")]
     output: Option<PathBuf>,
-    /// How to find out what goes together: spfhp, lpfhp, nnlshp or ennlshp
+    /// How to find out what goes together: spfhp, lpfhp or nnlshp
     #[arg(long, default_value = "lpfhp", value_parser = parse::<Algorithm>)]
     algorithm: Algorithm,
     /// Sequences of a pack at most, or `max`
