@@ -43,13 +43,17 @@ def onnx_runtime(form, folder, inputs):
 
 def open_vino(form, folder, inputs):
     core = openvino.Core()
-    compiled = core.compile_model(os.path.join(folder, "model.xml"), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    # What the file says, no more: some CPUs would round the inputs of bytes in groups of their own.
+    properties = {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0"}
+    compiled = core.compile_model(os.path.join(folder, "model.xml"), "CPU", properties)
     of_bytes = 0
     for layer in compiled.get_runtime_model().get_ops():
         said = layer.get_rt_info()
         kind, precision = (said[key].astype(str) if key in said else "" for key in ("layerType", "runtimePrecision"))
         of_bytes += kind == "FullyConnected" and precision in ("u8", "i8")
-    expect(of_bytes == form.linears(), f"{of_bytes} linear layers of bytes, not {form.linears()}")
+    # Where steps are found row by row, only the weights are bytes; of those layers it says the same.
+    linears = form.counts["linears"]
+    expect(of_bytes == linears, f"{of_bytes} linear layers of bytes, not {linears}")
     fed = {port: inputs[port.get_any_name()].astype(np.int32) for port in compiled.inputs}
     found = compiled(fed)
     outputs = {name: found[port] for port in compiled.outputs for name in port.get_names() if name in form.names()}
