@@ -115,6 +115,13 @@ impl Engine {
         Ok(Self { program, pool, idle: Arc::default() })
     }
 
+    /// Another one of the same program and weights, with threads of its own: it runs at the same time
+    /// without waiting for the first.
+    pub fn instance(&self) -> Self {
+        let pool = Arc::new(Pool::new(self.pool.threads()));
+        Self { program: Arc::clone(&self.program), pool, idle: Arc::default() }
+    }
+
     /// Computes the outputs.
     pub fn run(&self, inputs: &Inputs) -> Result<Run> {
         self.with_worker(|worker| {

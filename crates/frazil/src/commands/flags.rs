@@ -1,8 +1,10 @@
 //! The flags that every command over weights has, and what they do.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use anyhow::Result;
+use frazil::page::Page;
 use frazil::source;
 use serde::Serialize;
 
@@ -44,5 +46,33 @@ impl Flags {
             return Ok(writeln!(out)?);
         }
         plain(report, out)
+    }
+}
+
+/// The report as a page beside what is printed.
+#[derive(clap::Args)]
+pub struct PageFlag {
+    /// Write the report as a page, too
+    #[arg(long = "report", value_name = "FILE.html")]
+    path: Option<PathBuf>,
+}
+
+impl PageFlag {
+    /// Writes the page, if it is wanted, and says so.
+    #[allow(clippy::print_stderr, reason = "talk")]
+    pub fn write(&self, page: impl FnOnce() -> Page) -> Result<()> {
+        if let Some(path) = &self.path {
+            page().write(path)?;
+            eprintln!("wrote `{}`", path.display());
+        }
+        Ok(())
+    }
+}
+
+/// A number of things of which there must be one.
+pub fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("a number from 1 on is wanted".into()),
+        Ok(number) => Ok(number),
     }
 }

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use frazil::Error;
 use frazil::bert::tokenizer::Casing;
+use frazil::ops::bench::share;
 use frazil::ops::quantize::benchmark::{self, Mode, benchmark};
 use frazil::ops::quantize::{self, Doing, Options, Output, Target, Task, yaml};
 use frazil::tune::{Config, Verdict};
@@ -140,7 +141,7 @@ fn measure(
     mode: Mode,
     values: &Values,
     config: &Config,
-    options: Options,
+    mut options: Options,
     out: &mut dyn Write,
 ) -> anyhow::Result<Outcome> {
     let performance = config.performance.as_ref();
@@ -151,12 +152,14 @@ fn measure(
     let asked =
         loader.map_or(values.integer("predict_batch_size"), |loader| loader.batch_size as i64);
     let iterations = performance.and_then(|section| section.iterations);
-    let instances = performance.map(|section| &section.instances);
-    if let Some(cores) = instances.and_then(|instances| instances.cores.or(instances.threads)) {
-        eprintln!(
-            "note: measured with one instance on all cores, not {cores}: `frazil bench` has `--threads`"
-        );
-    }
+    let instances = match mode {
+        Mode::Accuracy => config.accuracy.as_ref().map(|section| &section.instances),
+        Mode::Performance => performance.map(|section| &section.instances),
+    };
+    let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let threads = instances.and_then(|instances| instances.cores.or(instances.threads));
+    let instances = instances.and_then(|instances| instances.instances).map_or(1, count);
+    options.model.threads = share(threads.map(count), instances)?;
     let report = benchmark(
         model,
         &benchmark::Options {
@@ -169,6 +172,7 @@ fn measure(
                 Mode::Accuracy => None,
                 Mode::Performance => iterations.map(|count| count as usize),
             },
+            instances,
         },
     )?;
     for note in &report.notes {
@@ -184,6 +188,9 @@ fn measure(
         None => writeln!(out, "Accuracy is not measured in this mode")?,
     }
     writeln!(out, "Batch size = {}", report.batch_size)?;
+    if report.instances > 1 {
+        writeln!(out, "Instances = {}, cores per instance = {}", report.instances, report.threads)?;
+    }
     writeln!(out, "Latency: {:.3} ms", report.latency_ms)?;
     writeln!(out, "Throughput: {:.3} sequences/sec", report.throughput)?;
     Ok(Outcome::Done)

@@ -8,4 +8,5 @@
 mod browser;
 mod escaping;
 mod golden;
+mod reports;
 mod samples;

@@ -2,30 +2,38 @@
 //!
 //! Times are of whole runs, inputs to outputs. Operations are counted for real tokens only: what
 //! padding would cost is not counted as work. Variants are measured in turn, round by round, since
-//! a machine that is shared is slower now and faster then.
+//! a machine that is shared is slower now and faster then. A variant may be another model, and may
+//! run several times at once (instances with threads of their own, on the same weights). Threads
+//! are not bound to cores: that is left to the system.
 
+mod inputs;
+mod instances;
 mod lengths;
+mod page;
 mod random;
+mod rounds;
+mod subject;
 
 use std::path::PathBuf;
 use std::time::Instant;
 
 use frazil_bert::Head;
-use frazil_graph::Graph;
 use frazil_kernels::par::Pool;
 use frazil_kernels::{Isa, peak};
-use frazil_runtime::{Engine, EngineOptions, Inputs, StepTime};
-use frazil_tensor::{DType, Tensor};
+use frazil_runtime::{Engine, StepTime};
 use serde::Serialize;
 
+pub use inputs::batch;
+pub use instances::share;
+pub(crate) use instances::{crowd, instances};
 pub use lengths::Lengths;
 pub use random::random_model;
+pub(crate) use rounds::{together, wall};
 
-use super::compile::{self, Compiled};
-use super::minmax;
-use super::role::{self, InputRole, Role};
-use crate::source::{GraphOptions, open_graph};
+use crate::source::GraphOptions;
 use crate::{Error, Result};
+use rounds::Times;
+use subject::Subject;
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -47,6 +55,8 @@ pub struct Options {
     pub lengths: Option<Lengths>,
     /// How many sequences `lengths` draws.
     pub sequences: usize,
+    /// Rounds that are not counted.
+    pub warmup: usize,
     /// Rounds; as many as fit in a few seconds, if not given.
     pub iterations: Option<usize>,
     /// What to compare, at least one.
@@ -60,21 +70,29 @@ pub struct Options {
 pub struct Variant {
     /// What it is called.
     pub name: String,
+    /// Its model, if it has one of its own.
+    pub model: Option<Model>,
     /// Its instructions, if not the best ones.
     pub isa: Option<Isa>,
-    /// Its threads, if not one for each core.
+    /// Threads of an instance, if not one for each core.
     pub threads: Option<usize>,
+    /// How many run at the same time; 0 is 1.
+    pub instances: usize,
     /// Whether padding is computed.
     pub padded: bool,
     /// Whether linear layers are computed in bytes, by the ranges of a few made-up sequences.
     pub int8: bool,
+    /// Whether they must not be.
+    pub f32: bool,
 }
 
 /// What was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The model.
+    /// The model; where variants have their own, that of the first.
     pub model: String,
+    /// Sequences in a batch.
+    pub batch: usize,
     /// Sequences of a round.
     pub sequences: usize,
     /// Tokens of a round that are no padding.
@@ -86,6 +104,9 @@ pub struct Report {
     /// The first variant once more, so that a program that measures one finds it here.
     #[serde(flatten)]
     pub first: Speed,
+    /// What should be known of the figures.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Each variant, in the order in which they were given.
     pub variants: Vec<Measured>,
     /// Resident memory of the process between two rounds, in MB: the packed weights and the memory
@@ -115,12 +136,14 @@ pub struct Peaks {
 pub struct Measured {
     /// What it is called.
     pub name: String,
+    /// Its model.
+    pub model: String,
     /// Whether linear layers are computed in bytes.
     pub int8: bool,
     /// How fast it is.
     #[serde(flatten)]
     pub speed: Speed,
-    /// How many times as fast as the first variant, by the median of the rounds' ratios.
+    /// How many times as much a second as the first variant, by the median of the rounds' ratios.
     pub speedup: f64,
     /// Seconds to prepare the model.
     pub prepare_seconds: f64,
@@ -136,21 +159,30 @@ pub struct Measured {
 pub struct Speed {
     /// The instructions.
     pub isa: String,
-    /// Threads.
+    /// Threads of an instance.
     pub threads: usize,
-    /// Milliseconds of a round: half of the rounds took less.
+    /// How many ran at the same time.
+    pub instances: usize,
+    /// Milliseconds that an instance took for all sequences once: half of the times it took less.
     pub median_ms: f64,
-    /// Nine of ten rounds took less.
+    /// Nine of ten times it took less.
     pub p90_ms: f64,
-    /// The fastest round.
+    /// The fastest.
     pub min_ms: f64,
-    /// Sequences a second, by the median.
+    /// Milliseconds of one batch, the time to an answer: half of them took less.
+    pub batch_median_ms: f64,
+    /// 99 of 100 batches took less.
+    pub batch_p99_ms: f64,
+    /// `median_ms` of each instance, where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub instance_median_ms: Vec<f64>,
+    /// Sequences a second of all instances together, by the median of the rounds.
     pub sequences_per_s: f64,
-    /// Tokens a second, by the median.
+    /// Tokens a second of all instances together.
     pub tokens_per_s: f64,
-    /// Operations on real tokens, in 10⁹ a second, by the median.
+    /// Operations on real tokens, in 10⁹ a second, of all instances together.
     pub gflops: f64,
-    /// The same as a part of what the machine can do.
+    /// The same as a part of what the machine can do with so many threads.
     pub percent_of_peak: f64,
 }
 
@@ -169,10 +201,8 @@ pub struct StepSum {
     pub bytes: f64,
 }
 
-/// Measures.
+/// Measures. Variants without a model of their own are of `model`.
 pub fn bench(model: &Model, options: &Options) -> Result<Report> {
-    let (name, source) = open(model)?;
-    let roles = role::roles(source.graph())?;
     let lengths = match &options.lengths {
         Some(lengths) => lengths.draw(options.sequences)?,
         None => vec![options.seq; options.batch],
@@ -183,220 +213,177 @@ pub fn bench(model: &Model, options: &Options) -> Result<Report> {
             hint: "give a batch and a length above 0".into(),
         });
     }
-    let batches: Vec<Inputs> = lengths
-        .chunks(options.batch)
-        .map(|lengths| batch(&roles, lengths))
-        .collect::<Result<_>>()?;
-    let mut sources = [Some(source), None];
-    if options.variants.iter().any(|variant| variant.int8) {
-        sources[1] =
-            sources[0].as_ref().map(|source| source.in_bytes(&roles, &lengths)).transpose()?;
-    }
-    let mut engines = Vec::new();
-    for (i, variant) in options.variants.iter().enumerate() {
-        let start = Instant::now();
-        let (isa, threads, packed) = (variant.isa, variant.threads, !variant.padded);
-        let how = EngineOptions { isa, threads, packed, weights: None };
-        let source = &mut sources[usize::from(variant.int8)];
-        let again = options.variants[i + 1..].iter().any(|later| later.int8 == variant.int8);
-        let last = if again { None } else { source.take() };
-        let engine = match (last, source) {
-            // Nobody needs it any more: each weight is let go when it is packed.
-            (Some(Source::Graph(graph)), _) => Engine::from_graph(graph, &how)?,
-            (Some(source), _) => source.engine(&how)?,
-            (None, Some(source)) => source.engine(&how)?,
-            (None, None) => break,
-        };
-        engines.push((engine, start.elapsed().as_secs_f64()));
-    }
-    let mut times: Vec<Vec<f64>> = vec![Vec::new(); engines.len()];
-    let mut profiles: Vec<Vec<StepSum>> = vec![Vec::new(); engines.len()];
-    let mut operations = vec![0.0; engines.len()];
-    let started = Instant::now();
-    let mut round = 0;
-    let more = |round: usize| match options.iterations {
-        Some(wanted) => round <= wanted,
-        None => round <= 5 || (started.elapsed().as_secs_f64() < 5.0 && round <= 200),
-    };
-    while more(round) {
-        for (i, (engine, _)) in engines.iter().enumerate() {
-            let start = Instant::now();
-            for inputs in &batches {
-                engine.run(inputs)?;
-            }
-            // The first round warms up: memory grows, threads start.
-            if round > 0 {
-                times[i].push(start.elapsed().as_secs_f64());
-            }
+    let mut prepared = prepare(model, options, &lengths)?;
+    let mut turn = |counts: bool| -> Result<()> {
+        for variant in &mut prepared.variants {
+            let batches = &prepared.subjects[variant.subject].batches;
+            variant.times.round(&variant.engines, batches, counts)?;
         }
+        Ok(())
+    };
+    for _ in 0..options.warmup {
+        turn(false)?;
+    }
+    let started = Instant::now();
+    let more = |round: usize| match options.iterations {
+        Some(wanted) => round < wanted.max(1),
+        None => round < 5 || (started.elapsed().as_secs_f64() < 5.0 && round < 200),
+    };
+    let mut round = 0;
+    while more(round) {
+        turn(true)?;
         round += 1;
     }
-    for (i, (engine, _)) in engines.iter().enumerate() {
-        for inputs in &batches {
-            let steps = engine.profile(inputs)?;
-            operations[i] += steps.iter().map(|step| step.operations).sum::<f64>();
-            add(&mut profiles[i], steps);
+    for variant in &mut prepared.variants {
+        for inputs in &prepared.subjects[variant.subject].batches {
+            let steps = variant.engines[0].profile(inputs)?;
+            variant.operations += steps.iter().map(|step| step.operations).sum::<f64>();
+            add(&mut variant.profile, steps);
         }
     }
     // Before the peaks are measured, which takes memory of its own.
     let (resident_mb, peak_rss_mb) = (status_mb("VmRSS:"), status_mb("VmHWM:"));
-    let tokens: usize = lengths.iter().sum();
     let mut peaks: Vec<Peaks> = Vec::new();
-    let mut measured = Vec::new();
-    for (i, (engine, prepare_seconds)) in engines.iter().enumerate() {
-        let (isa, threads) = (engine.isa(), engine.threads());
+    let mut measured: Vec<Measured> = Vec::new();
+    for (variant, how) in prepared.variants.iter().zip(&options.variants) {
+        let (isa, threads) = (variant.engines[0].isa(), variant.engines[0].threads());
+        let threads = (threads * variant.engines.len()).min(Pool::MOST);
         let known = peaks.iter().find(|peak| peak.isa == isa.name() && peak.threads == threads);
         let peak = known.cloned().unwrap_or_else(|| measure_peaks(isa, threads));
         if known.is_none() {
             peaks.push(peak.clone());
         }
-        let ratios = times[0].iter().zip(&times[i]).map(|(first, this)| first / this);
-        let speedup = quantile(ratios.collect(), 0.5);
-        let median = quantile(times[i].clone(), 0.5);
-        let gflops = operations[i] / median / 1e9;
-        let limit = if engine.is_int8() { peak.int8_gops } else { peak.f32_gflops };
-        let speed = Speed {
-            isa: isa.name().into(),
-            threads,
-            median_ms: median * 1e3,
-            p90_ms: quantile(times[i].clone(), 0.9) * 1e3,
-            min_ms: quantile(times[i].clone(), 0.0) * 1e3,
-            sequences_per_s: lengths.len() as f64 / median,
-            tokens_per_s: tokens as f64 / median,
-            gflops,
-            percent_of_peak: 100.0 * gflops / limit,
-        };
+        let first = &prepared.variants[0].times.costs;
+        let ratios = first.iter().zip(&variant.times.costs).map(|(first, this)| first / this);
+        let engine = &variant.engines[0];
+        let slow = engine.slow().iter().map(|(node, why)| format!("`{node}`: {why}"));
         measured.push(Measured {
-            name: options.variants[i].name.clone(),
+            name: how.name.clone(),
+            model: prepared.subjects[variant.subject].name.clone(),
             int8: engine.is_int8(),
-            speed,
-            speedup,
-            prepare_seconds: *prepare_seconds,
-            slow: engine.slow().iter().map(|(node, why)| format!("`{node}`: {why}")).collect(),
-            profile: if options.profile { std::mem::take(&mut profiles[i]) } else { Vec::new() },
+            speed: variant.speed(&peak, &lengths),
+            speedup: quantile(ratios.collect(), 0.5),
+            prepare_seconds: variant.prepare_seconds,
+            slow: slow.collect(),
+            profile: if options.profile { variant.profile.clone() } else { Vec::new() },
         });
     }
-    let Some(first) = measured.first().map(|first| first.speed.clone()) else {
+    let Some(first) = measured.first() else {
         return Err(Error::Usage {
             what: "there is no variant to measure".into(),
             hint: "name one, such as `packed`".into(),
         });
     };
+    let mut notes: Vec<String> =
+        measured.iter().filter_map(|m| crowd(m.speed.instances, m.speed.threads)).collect();
+    notes.dedup();
     Ok(Report {
-        model: name,
+        model: first.model.clone(),
+        batch: options.batch.min(lengths.len()),
         sequences: lengths.len(),
-        tokens,
-        iterations: times[0].len(),
+        tokens: lengths.iter().sum(),
+        iterations: prepared.variants[0].times.costs.len(),
         peaks,
-        first,
+        first: first.speed.clone(),
+        notes,
         variants: measured,
         resident_mb,
         peak_rss_mb,
     })
 }
 
-/// A model that is open.
-enum Source {
-    Graph(Graph),
-    Compiled(Compiled),
+/// Everything that is run.
+struct Prepared {
+    subjects: Vec<Subject>,
+    variants: Vec<Running>,
 }
 
-impl Source {
-    fn graph(&self) -> &Graph {
-        match self {
-            Source::Graph(graph) => graph,
-            Source::Compiled(compiled) => &compiled.graph,
-        }
-    }
-
-    fn engine(&self, options: &EngineOptions) -> Result<Engine> {
-        match self {
-            Source::Graph(graph) => Ok(Engine::new(graph, options)?),
-            Source::Compiled(compiled) => compiled.engine(options),
-        }
-    }
-
-    /// The model with its linear layers in bytes, by the ranges of made-up sequences if it is not
-    /// compiled.
-    fn in_bytes(&self, roles: &[InputRole], lengths: &[usize]) -> Result<Self> {
-        match self {
-            Source::Graph(graph) => {
-                let mut graph = graph.clone();
-                minmax::by_lengths(&mut graph, roles, lengths)?;
-                Ok(Source::Graph(graph))
-            }
-            Source::Compiled(compiled) if compiled.is_int8() => {
-                Ok(Source::Compiled(compiled.clone()))
-            }
-            Source::Compiled(_) => Err(Error::Usage {
-                what: "the compiled model has its weights as float32 only".into(),
-                hint: "compile it with `--int8`".into(),
-            }),
-        }
-    }
+/// A variant that is run.
+struct Running {
+    subject: usize,
+    /// One for each instance.
+    engines: Vec<Engine>,
+    prepare_seconds: f64,
+    times: Times,
+    /// Of a pass.
+    operations: f64,
+    profile: Vec<StepSum>,
 }
 
-fn open(model: &Model) -> Result<(String, Source)> {
-    Ok(match model {
-        Model::File(path, _) if compile::is_compiled(path) => {
-            (path.display().to_string(), Source::Compiled(Compiled::open(path)?))
+fn prepare(model: &Model, options: &Options, lengths: &[usize]) -> Result<Prepared> {
+    // Every model once, in the forms that variants want of it.
+    let mut models: Vec<(&Model, [bool; 2])> = Vec::new();
+    let mut subject_of = Vec::new();
+    for variant in &options.variants {
+        let wanted = variant.model.as_ref().unwrap_or(model);
+        let at = models.iter().position(|(known, _)| known.is(wanted)).unwrap_or(models.len());
+        if at == models.len() {
+            models.push((wanted, [false; 2]));
         }
-        Model::File(path, options) => {
-            (path.display().to_string(), Source::Graph(open_graph(path, options)?.graph))
-        }
-        Model::Random(size, head) => {
-            (format!("{size}, made-up weights"), Source::Graph(random_model(size, *head)?))
-        }
-    })
-}
-
-/// Ids, mask and segments for sequences of these lengths, padded to the longest.
-pub fn batch(roles: &[InputRole], lengths: &[usize]) -> Result<Inputs> {
-    let longest = lengths.iter().copied().max().unwrap_or(0);
-    let shape = [lengths.len(), longest];
-    let mut inputs = Inputs::new();
-    for input in roles {
-        let limit = input.limit.unwrap_or(2).max(1) as i64;
-        let real = |row: usize, column: usize| column < lengths[row];
-        let value = |row: usize, column: usize| match input.role {
-            // Anything in the vocabulary: how it is chosen does not matter.
-            Role::Ids => (row * 7919 + column * 104_729 + 1) as i64 % limit,
-            Role::Mask => i64::from(real(row, column)),
-            Role::Segments => i64::from(2 * column >= lengths[row]) % limit,
-            Role::Positions => column as i64,
-            Role::Other => 0,
-        };
-        let padding = |row, column| real(row, column) || input.role == Role::Positions;
-        let values: Vec<i64> = (0..shape[0])
-            .flat_map(|row| (0..shape[1]).map(move |column| (row, column)))
-            .map(|(row, column)| if padding(row, column) { value(row, column) } else { 0 })
-            .collect();
-        let known = |dim: &frazil_graph::Dim| dim.as_known().is_some();
-        let fits = input.dims.as_ref().is_none_or(|dims| {
-            dims.len() == 2
-                && dims.iter().zip(shape).all(|(dim, extent)| !known(dim) || dim.is(extent as i64))
+        models[at].1[usize::from(variant.int8)] = true;
+        subject_of.push((at, variant.int8));
+    }
+    let open =
+        |(model, forms): &(&Model, [bool; 2])| Subject::open(model, lengths, options.batch, *forms);
+    let mut subjects: Vec<Subject> = models.iter().map(open).collect::<Result<_>>()?;
+    let mut variants = Vec::new();
+    for (i, variant) in options.variants.iter().enumerate() {
+        let subject = subject_of[i].0;
+        let last = !subject_of[i + 1..].contains(&subject_of[i]);
+        let (engines, prepare_seconds) = subjects[subject].engines(variant, last)?;
+        let (times, profile) = (Times::default(), Vec::new());
+        variants.push(Running {
+            subject,
+            engines,
+            prepare_seconds,
+            times,
+            operations: 0.0,
+            profile,
         });
-        if input.role == Role::Other || !fits {
-            return Err(Error::Usage {
-                what: format!("input `{}` does not take {} x {longest}", input.name, lengths.len()),
-                hint: "make the batch and the length dynamic with `frazil reshape`, or give the \
-                       model's own with `--batch` and `--seq`; a model that predicts words needs \
-                       `--head encoder`"
-                    .into(),
-            });
-        }
-        let tensor = Tensor::from_vec(shape, values)?;
-        let tensor = match input.dtype {
-            DType::I64 => tensor,
-            DType::I32 => {
-                let narrow = tensor.values::<i64>()?.iter().map(|&x| x as i32).collect();
-                Tensor::from_vec(shape, narrow)?
-            }
-            other => tensor.cast(other)?,
-        };
-        inputs.insert(input.name.clone(), tensor);
     }
-    Ok(inputs)
+    Ok(Prepared { subjects, variants })
+}
+
+impl Model {
+    /// Whether it is the same one: of a file, the path tells.
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::File(a, _), Self::File(b, _)) => a == b,
+            (Self::Random(a, head), Self::Random(b, other)) => a == b && head == other,
+            _ => false,
+        }
+    }
+}
+
+impl Running {
+    fn speed(&self, peak: &Peaks, lengths: &[usize]) -> Speed {
+        let Times { passes, batches, costs, .. } = &self.times;
+        let engine = &self.engines[0];
+        let all = || passes.concat();
+        let cost = quantile(costs.clone(), 0.5);
+        let gflops = self.operations / cost / 1e9;
+        let limit = if engine.is_int8() { peak.int8_gops } else { peak.f32_gflops };
+        let median = |times: &Vec<f64>| quantile(times.clone(), 0.5) * 1e3;
+        let tokens: usize = lengths.iter().sum();
+        Speed {
+            isa: engine.isa().name().into(),
+            threads: engine.threads(),
+            instances: self.engines.len(),
+            median_ms: median(&all()),
+            p90_ms: quantile(all(), 0.9) * 1e3,
+            min_ms: quantile(all(), 0.0) * 1e3,
+            batch_median_ms: median(batches),
+            batch_p99_ms: quantile(batches.clone(), 0.99) * 1e3,
+            instance_median_ms: match passes.as_slice() {
+                [_] => Vec::new(),
+                several => several.iter().map(median).collect(),
+            },
+            sequences_per_s: lengths.len() as f64 / cost,
+            tokens_per_s: tokens as f64 / cost,
+            gflops,
+            percent_of_peak: 100.0 * gflops / limit,
+        }
+    }
 }
 
 /// Adds up the steps of one kind.
