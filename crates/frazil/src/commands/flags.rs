@@ -53,15 +53,20 @@ impl Flags {
 #[derive(clap::Args)]
 pub struct PageFlag {
     /// Write the report as a page, too
-    #[arg(long = "report", value_name = "FILE.html")]
-    path: Option<PathBuf>,
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
 }
 
 impl PageFlag {
+    /// Whether it is wanted.
+    pub fn is_wanted(&self) -> bool {
+        self.report.is_some()
+    }
+
     /// Writes the page, if it is wanted, and says so.
     #[allow(clippy::print_stderr, reason = "talk")]
     pub fn write(&self, page: impl FnOnce() -> Page) -> Result<()> {
-        if let Some(path) = &self.path {
+        if let Some(path) = &self.report {
             page().write(path)?;
             eprintln!("wrote `{}`", path.display());
         }

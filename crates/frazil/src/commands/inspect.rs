@@ -12,7 +12,7 @@ use frazil::ops::inspect::{
 };
 use frazil::source::{GraphOptions, Kind};
 
-use super::flags::Flags;
+use super::flags::{Flags, PageFlag};
 use super::table::{Table, size, thousands};
 use crate::cli::Outcome;
 
@@ -25,6 +25,7 @@ use crate::cli::Outcome;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   frazil inspect uncased_L-12_H-768_A-12.zip
+  frazil inspect bert_model.ckpt.meta --report bert.html
   frazil inspect model.ckpt-1000 --tensor bert/pooler/dense/bias --npz pooler.npz")]
 pub struct Args {
     /// What to look at
@@ -45,11 +46,20 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["tensors", "npz", "all", "nodes"])]
     why: bool,
     #[command(flatten)]
+    page: PageFlag,
+    #[command(flatten)]
     flags: Flags,
 }
 
 pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
     let graph = GraphOptions { source: args.flags.source(), ..GraphOptions::default() };
+    if args.page.is_wanted() && (args.nodes || args.why) {
+        return Err(frazil::Error::Usage {
+            what: "`--report` has no `--nodes`, and tells what `--why` tells anyway".into(),
+            hint: "give one or the other".into(),
+        }
+        .into());
+    }
     if args.nodes {
         write!(out, "{}", inspect::nodes(&args.path, &graph)?)?;
         return Ok(Outcome::Done);
@@ -61,6 +71,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
     }
     let options = Options { tensors: args.tensors, npz: args.npz, source: args.flags.source() };
     let report = inspect::inspect(&args.path, &options)?;
+    args.page.write(|| report.page(inspect::why(&args.path, &graph)))?;
     args.flags.print(&report, out, |report, out| {
         if report.tensors.is_empty() {
             print(report, args.all, out)?;

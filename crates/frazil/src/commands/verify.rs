@@ -7,7 +7,7 @@ use anyhow::Result;
 use frazil::ops::cut_spec::{CutSpec, CutTexts};
 use frazil::ops::verify::{Options, Report, TOLERANCE, verify};
 
-use super::flags::Flags;
+use super::flags::{Flags, PageFlag, at_least_one};
 use super::graph_flags::GraphFlags;
 use super::table::Table;
 use crate::cli::Outcome;
@@ -19,7 +19,7 @@ use crate::cli::Outcome;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   frazil verify model.ckpt-1000 frozen.pb
-  frazil verify saved_model_dir model.onnx --samples 16 --seq 128
+  frazil verify saved_model_dir model.onnx --samples 16 --seq 128 --report verify.html
   frazil verify frozen.pb frozen_fp16.pb --inputs in.npz --tolerance 2e-2")]
 pub struct Args {
     /// The first model
@@ -51,16 +51,11 @@ pub struct Args {
     #[arg(long, value_name = "PLACE,…")]
     output_b: Option<String>,
     #[command(flatten)]
+    page: PageFlag,
+    #[command(flatten)]
     graph: GraphFlags,
     #[command(flatten)]
     flags: Flags,
-}
-
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) | Err(_) => Err("a number from 1 on is wanted".into()),
-        Ok(number) => Ok(number),
-    }
 }
 
 fn tolerance(text: &str) -> Result<f64, String> {
@@ -90,6 +85,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
     let progress = args.flags.progress("comparing");
     let report = verify(&args.a, &args.b, &options, &mut |done, total| progress.at(done, total))?;
     progress.finish();
+    args.page.write(|| report.page())?;
     args.flags.print(&report, out, print)?;
     Ok(if report.equal { Outcome::Done } else { Outcome::CheckFailed })
 }

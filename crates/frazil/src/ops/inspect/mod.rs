@@ -5,6 +5,7 @@
 pub mod graph;
 pub mod model;
 pub mod nodes;
+mod page;
 mod records;
 mod values;
 

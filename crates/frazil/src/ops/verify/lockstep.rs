@@ -1,7 +1,8 @@
 //! Two runs side by side: every value that both compute under one name is compared as soon as both
 //! have it, so that no more is kept than what one side is ahead.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use frazil_graph::{NodeId, Value};
 use frazil_runtime::{Execution, Inputs, Session};
@@ -61,6 +62,20 @@ pub struct Comparison<'s> {
     compared: HashSet<String>,
     /// Step of the first side, and the difference.
     parted: Option<(usize, NodeDifference)>,
+    /// The largest difference by step of the first side and port.
+    along: BTreeMap<(usize, usize), NodeDifference>,
+}
+
+/// What a comparison found.
+pub struct Found {
+    /// Each output.
+    pub outputs: Vec<Difference>,
+    /// How many nodes of the same name were compared.
+    pub nodes: usize,
+    /// The first that parted.
+    pub parted: Option<NodeDifference>,
+    /// All of them, in the order of computing.
+    pub along: Vec<NodeDifference>,
 }
 
 /// What is added up over an output's elements.
@@ -128,6 +143,7 @@ impl<'s> Comparison<'s> {
             shared,
             compared: HashSet::new(),
             parted: None,
+            along: BTreeMap::new(),
         }
     }
 
@@ -177,17 +193,10 @@ impl<'s> Comparison<'s> {
     fn compare(&mut self, name: &str, a: Shown, b: Shown) -> Result<()> {
         self.compared.insert(name.to_owned());
         let ((a_id, step, a), (b_id, _, b)) = (a, b);
-        if self.parted.as_ref().is_some_and(|(first, _)| *first <= step) {
-            return Ok(());
-        }
         for (port, (x, y)) in a.iter().zip(&b).enumerate() {
             let mut sums = Sums::default();
             // Strings, or the same thing laid out otherwise, say nothing.
             if sums.add(x, y).is_err() || sums.mismatch {
-                continue;
-            }
-            let bound = self.tolerance * sums.largest.max(1.0);
-            if sums.max_abs <= bound {
                 continue;
             }
             let [graph_a, graph_b] = [0, 1].map(|side| self.sessions[side].graph());
@@ -199,14 +208,25 @@ impl<'s> Comparison<'s> {
                 max_abs: sums.max_abs,
                 largest: sums.largest,
             };
-            self.parted = Some((step, difference));
-            break;
+            let bound = self.tolerance * sums.largest.max(1.0);
+            let within = sums.max_abs <= bound;
+            if !within && self.parted.as_ref().is_none_or(|(first, _)| step < *first) {
+                self.parted = Some((step, difference.clone()));
+            }
+            match self.along.entry((step, port)) {
+                Entry::Vacant(entry) => drop(entry.insert(difference)),
+                Entry::Occupied(mut entry) => {
+                    let known = entry.get_mut();
+                    known.max_abs = larger(known.max_abs, difference.max_abs);
+                    known.largest = larger(known.largest, difference.largest);
+                }
+            }
         }
         Ok(())
     }
 
-    /// The outputs, how many nodes were compared, and the first that parted.
-    pub fn finish(self) -> (Vec<Difference>, usize, Option<NodeDifference>) {
+    /// What was found.
+    pub fn finish(self) -> Found {
         let tolerance = self.tolerance;
         let difference = |((names, _), sums): ((Pair, [Value; 2]), Sums)| {
             let cosine = sums.cosine();
@@ -224,7 +244,12 @@ impl<'s> Comparison<'s> {
             }
         };
         let outputs = self.outputs.into_iter().zip(self.sums).map(difference).collect();
-        (outputs, self.compared.len(), self.parted.map(|(_, difference)| difference))
+        Found {
+            outputs,
+            nodes: self.compared.len(),
+            parted: self.parted.map(|(_, difference)| difference),
+            along: self.along.into_values().collect(),
+        }
     }
 }
 

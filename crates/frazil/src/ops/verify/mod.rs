@@ -4,6 +4,7 @@
 //! `lockstep` runs both sides side by side and compares all that they have in common.
 
 mod lockstep;
+mod page;
 mod pair;
 mod sample;
 
@@ -81,6 +82,10 @@ pub struct Report {
     /// The first of them, in the order of computing, that differ: more than the tolerance, or more
     /// than the tolerance times the largest element.
     pub parted: Option<NodeDifference>,
+    /// Every node that was compared, in the order of computing: for [`Report::page`], too much for
+    /// JSON.
+    #[serde(skip)]
+    pub along: Vec<NodeDifference>,
     /// Choices that were made.
     pub notes: Vec<String>,
     /// Whether every output is within the tolerance.
@@ -184,7 +189,7 @@ pub fn compare(
         let before = steps * i as u64;
         comparison.run(feed, &mut |done| on_progress(before + done, total))?;
     }
-    let (outputs, nodes, parted) = comparison.finish();
+    let lockstep::Found { outputs, nodes, parted, along } = comparison.finish();
     let equal = outputs.iter().all(|output| output.within);
     Ok(Report {
         sides: Vec::new(),
@@ -194,6 +199,7 @@ pub fn compare(
         outputs,
         nodes,
         parted,
+        along,
         notes,
         equal,
     })
