@@ -48,7 +48,8 @@ fn line(graph: &Graph, node: &Node, facts: Option<&Facts>, first: crate::Value) 
     line
 }
 
-fn attributes(op: &Op) -> String {
+/// What an operation has beside its inputs, as the dump shows it: `{axis=1}`, or nothing.
+pub fn attributes(op: &Op) -> String {
     let list: Vec<(&str, String)> = match op {
         Op::Const(op) => vec![("", first_elements(&op.value))],
         Op::Variable(op) if op.resource => vec![("resource", "true".to_owned())],

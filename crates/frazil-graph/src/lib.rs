@@ -22,7 +22,7 @@ pub mod pattern;
 mod testing;
 
 pub use dim::{Dim, Sizes, Symbol};
-pub use dump::dump;
+pub use dump::{attributes, dump};
 pub use error::{Error, Result};
 pub use fact::{Fact, Facts};
 pub use graph::{Graph, Node, NodeId, Port, Value};

@@ -34,6 +34,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Inspect(commands::inspect::Args),
+    Graph(commands::graph::Args),
     Freeze(commands::convert::FreezeArgs),
     Convert(commands::convert::Args),
     Reshape(commands::convert::ReshapeArgs),
@@ -138,6 +139,7 @@ pub fn run(
     let cli = Cli::try_parse_from(std::iter::once(OsString::from("frazil")).chain(words))?;
     match cli.command.unwrap_or_else(|| Command::Demo(commands::demo::Args::default())) {
         Command::Inspect(args) => commands::inspect::run(args, out),
+        Command::Graph(args) => commands::graph::run(args, out),
         Command::Freeze(args) => commands::convert::freeze(args, out),
         Command::Convert(args) => commands::convert::run(args, out),
         Command::Reshape(args) => commands::convert::reshape(args, out),

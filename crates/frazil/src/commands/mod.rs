@@ -8,6 +8,7 @@ pub mod evaluate;
 mod evaluate_glue;
 pub mod export_weights;
 mod flags;
+pub mod graph;
 mod graph_flags;
 pub mod import_weights;
 pub mod inspect;

@@ -9,6 +9,7 @@ pub mod evaluate;
 pub mod export_weights;
 pub mod extract_features;
 pub mod freeze_graph;
+pub mod graph;
 pub mod hidden;
 pub mod import_weights;
 pub mod inspect;

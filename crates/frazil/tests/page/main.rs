@@ -8,5 +8,6 @@
 mod browser;
 mod escaping;
 mod golden;
+mod graph;
 mod reports;
 mod samples;
