@@ -24,6 +24,17 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("frazil-bert", &["frazil-graph", "frazil-tensor", "frazil-tf"]),
     ("frazil-tune", &["frazil-graph", "frazil-tensor"]),
     (
+        "frazil-train",
+        &[
+            "frazil-bert",
+            "frazil-graph",
+            "frazil-kernels",
+            "frazil-runtime",
+            "frazil-tensor",
+            "frazil-tf",
+        ],
+    ),
+    (
         "frazil",
         &[
             "frazil-bert",

@@ -106,6 +106,7 @@ pub fn attributes(op: &Op) -> String {
         Op::PackRows(op) => flags(&[("first", op.first)]),
         Op::FakeQuantize(steps) => show_steps(steps),
         Op::Scaled(op) => vec![("axis", op.axis.to_string())],
+        Op::Training(op) => op.attributes(),
         Op::Foreign(op) => {
             return show_attrs(
                 op.attrs.iter().map(|(name, attr)| (name.as_str(), show_attr(attr))),

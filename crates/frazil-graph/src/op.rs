@@ -16,6 +16,10 @@ use frazil_tensor::{DType, Shape, Tensor};
 
 use crate::Dim;
 
+mod training;
+
+pub use training::{AttentionGrad, Dropout, DroppedAttention, EmbedGrad, Training};
+
 /// What a node computes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
@@ -142,6 +146,8 @@ pub enum Op {
     /// Signed bytes as numbers: `x * scale`, with the scale of x's place on an axis. Inputs: x
     /// (`int8`), scales `[extent of the axis]`, or `[1]` for one that all share.
     Scaled(Scaled),
+    /// What only training needs: losses, dropout, gradients.
+    Training(Training),
     /// Anything else that the source has.
     Foreign(Foreign),
 }
@@ -506,6 +512,7 @@ impl Op {
             Op::Split(op) | Op::SplitV(op) => op.count,
             Op::PackRows(_) => 2,
             Op::Quantize(_) | Op::Requantize(_) | Op::QuantizedLinear => 3,
+            Op::Training(op) => op.outputs(),
             Op::Foreign(op) => op.outputs.len(),
             _ => 1,
         }
@@ -561,6 +568,7 @@ impl Op {
             Op::QuantizedLinear => (7, 7),
             Op::AddN | Op::Pack(_) => (1, usize::MAX),
             Op::Concat => (2, usize::MAX),
+            Op::Training(op) => op.arity(),
             Op::Foreign(_) => (0, usize::MAX),
         }
     }
@@ -592,6 +600,7 @@ impl fmt::Display for Op {
             Op::Binary(kind) => format!("{kind:?}"),
             Op::Compare(kind) => format!("{kind:?}"),
             Op::Reduce(op) => format!("Reduce{:?}", op.kind),
+            Op::Training(op) => op.name().to_owned(),
             Op::Foreign(op) => op.op.clone(),
             other => {
                 let all = format!("{other:?}");

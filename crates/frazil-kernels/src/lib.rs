@@ -14,22 +14,27 @@
 
 pub mod attention;
 pub mod cast;
+pub mod columns;
 pub mod cpu;
+pub mod dropout;
 pub mod elementwise;
 pub mod embed;
 pub mod gelu;
 pub mod gemm;
 pub mod layout;
+pub mod loss;
 pub mod math;
 pub mod matmul;
 pub mod movement;
 pub mod norm;
 pub mod number;
+pub mod optim;
 pub mod par;
 pub mod peak;
 pub mod pointwise;
 pub mod quantize;
 pub mod quantized;
+pub mod random;
 pub mod reduce;
 mod rows;
 pub mod simd;

@@ -1,9 +1,11 @@
-//! Elements change places, not values: transpose, slice, broadcast, tile, concat, pad, gather, one-hot.
+//! Elements change places, not values: transpose, slice, broadcast, tile, concat, pad, gather, one-hot;
+//! and the ways back, where places that are read more than once add up.
 //!
 //! Generic over anything that can be cloned, so that elements of any type, also byte strings, move.
 //! Transposes, slices, broadcasts and tiles are all [`copy`] of the right [`View`].
 
 use crate::layout::{OutOfRange, View};
+use crate::number::Number;
 
 /// `out` becomes what `view` shows of `x`, in row-major order.
 pub fn copy<T: Clone>(x: &[T], view: &View, out: &mut [T]) {
@@ -17,6 +19,19 @@ pub fn copy<T: Clone>(x: &[T], view: &View, out: &mut [T]) {
             for (i, o) in row.iter_mut().enumerate() {
                 *o = x[(start + i as isize * step) as usize].clone();
             }
+        }
+        at += len;
+    }
+}
+
+/// The opposite of [`copy`]: `x` goes where `view` shows it in `out`, zeros elsewhere.
+pub fn spread<T: Clone + Default>(x: &[T], view: &View, out: &mut [T]) {
+    assert_eq!(x.len(), view.elements(), "the input has as many elements as the view");
+    out.fill(T::default());
+    let mut at = 0;
+    for (start, step, len) in view.rows() {
+        for (i, x) in x[at..][..len].iter().enumerate() {
+            out[(start + i as isize * step) as usize] = x.clone();
         }
         at += len;
     }
@@ -109,6 +124,27 @@ pub fn gather<T: Clone, I: Copy + Into<i64>>(
                 to += inner;
             }
         }
+    }
+    Ok(())
+}
+
+/// The opposite of a [`gather`] of whole blocks: zeros, to which block `i` of `updates` is added at
+/// `indices[i]`, in order. `updates: [indices, inner]  out: [axis, inner]`
+pub fn scatter_add<T: Number, I: Copy + Into<i64>>(
+    updates: &[T],
+    indices: &[I],
+    inner: usize,
+    out: &mut [T],
+) -> Result<(), OutOfRange> {
+    assert_eq!(updates.len(), indices.len() * inner, "updates are [indices, inner]");
+    out.fill(T::default());
+    if inner == 0 {
+        return Ok(());
+    }
+    check(indices, out.len() / inner)?;
+    for (update, &index) in updates.chunks_exact(inner).zip(indices) {
+        let to = &mut out[index.into() as usize * inner..][..inner];
+        to.iter_mut().zip(update).for_each(|(to, update)| *to = to.add(*update));
     }
     Ok(())
 }

@@ -76,7 +76,7 @@ pub trait Number: Copy + PartialEq + PartialOrd + Default + Send + Sync + 'stati
 }
 
 /// A floating-point number.
-pub trait Real: Number {
+pub trait Real: Number<Sum = f64> {
     /// e to the power of `self`.
     fn exp(self) -> Self;
     /// The natural logarithm.

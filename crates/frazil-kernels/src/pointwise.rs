@@ -5,7 +5,7 @@
 use crate::cpu::Isa;
 use crate::math;
 use crate::par::Pool;
-use crate::rows::{Shared, share_out};
+use crate::rows::{Shared, covers, share_out};
 use crate::simd::{Kernel, Simd, dispatch};
 
 /// A function of one number, as accurate as [`math`] says.
@@ -33,6 +33,53 @@ pub fn map_f32(pool: &Pool, isa: Isa, function: Function, x: &[f32], out: &mut [
         let range = lines.start * LINE..x.len().min(lines.end * LINE);
         let to = to.at(range.start);
         dispatch(isa, Map { function, x: &x[range], to });
+    });
+}
+
+/// The same of rows that are apart: `x: [rows, x_ld]  out: [rows, out_ld]`.
+///
+/// # Panics
+/// If a slice is too short.
+pub fn map_rows_f32(
+    pool: &Pool,
+    isa: Isa,
+    function: Function,
+    [rows, columns]: [usize; 2],
+    (x, x_ld): (&[f32], usize),
+    (out, out_ld): (&mut [f32], usize),
+) {
+    assert!(covers(x.len(), rows, x_ld, columns), "x is [{rows}, {columns}]");
+    assert!(covers(out.len(), rows, out_ld, columns), "out is [{rows}, {columns}]");
+    let to = Shared::new(out);
+    share_out(pool, rows, columns, &|rows| {
+        for row in rows {
+            let (x, to) = (&x[row * x_ld..][..columns], to.at(row * out_ld));
+            dispatch(isa, Map { function, x, to });
+        }
+    });
+}
+
+/// `out = a + b`, row by row: each is `[rows, ld]`, with its `ld`.
+///
+/// # Panics
+/// If a slice is too short.
+pub fn add_rows_f32(
+    pool: &Pool,
+    isa: Isa,
+    [rows, columns]: [usize; 2],
+    (a, a_ld): (&[f32], usize),
+    (b, b_ld): (&[f32], usize),
+    (out, out_ld): (&mut [f32], usize),
+) {
+    for (x, ld) in [(a, a_ld), (b, b_ld), (&*out, out_ld)] {
+        assert!(covers(x.len(), rows, ld, columns), "all are [{rows}, {columns}]");
+    }
+    let to = Shared::new(out);
+    share_out(pool, rows, columns, &|rows| {
+        for row in rows {
+            let (a, b) = (&a[row * a_ld..][..columns], &b[row * b_ld..][..columns]);
+            dispatch(isa, Add { a, b, to: to.at(row * out_ld) });
+        }
     });
 }
 

@@ -9,6 +9,22 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// A variable that cannot be trained, or a value that does not fit it.
+    #[error("variable `{name}` is {found}")]
+    Parameter {
+        /// Its name.
+        name: String,
+        /// What it is.
+        found: String,
+    },
+    /// Weights of another model, or none.
+    #[error("{found} weights are given, the program has {wanted}")]
+    Parameters {
+        /// How many are given.
+        found: usize,
+        /// How many there are.
+        wanted: usize,
+    },
     /// The graph itself is wrong.
     #[error(transparent)]
     Graph(#[from] frazil_graph::Error),

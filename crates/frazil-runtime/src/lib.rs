@@ -17,8 +17,8 @@ mod plan;
 mod session;
 
 pub use engine::{
-    Engine, EngineOptions, OutputRows, Outputs, Packed, PackedPart, PackedWeights, StepTime,
-    Watched, Worker, default_threads, raise,
+    Engine, EngineOptions, OutputRows, Outputs, Packed, PackedPart, PackedWeights, Parameters,
+    StepTime, Watched, Worker, default_threads, raise,
 };
 pub use error::{Error, Result};
 pub use execution::Execution;

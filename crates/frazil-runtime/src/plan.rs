@@ -18,6 +18,17 @@ pub struct Plan {
     pub wanted: Vec<Value>,
 }
 
+/// What variables are in a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Variables {
+    /// Without a value: whoever needs one cannot run.
+    Refused,
+    /// Weights that are kept elsewhere; they count as constant.
+    Elsewhere,
+    /// Weights that the caller gives at every run.
+    Given,
+}
+
 /// One node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
@@ -32,23 +43,24 @@ pub struct Step {
 impl Plan {
     /// The plan for `wanted`; refuses, by name, what cannot run.
     pub fn new(graph: &Graph, wanted: &[Port]) -> Result<Self> {
-        Self::with(graph, wanted, false)
+        Self::with(graph, wanted, Variables::Refused)
     }
 
-    /// The same; `elsewhere`: variables are weights that are kept elsewhere, and count as constant.
-    pub(crate) fn with(graph: &Graph, wanted: &[Port], elsewhere: bool) -> Result<Self> {
+    /// The same, with what variables are.
+    pub(crate) fn with(graph: &Graph, wanted: &[Port], variables: Variables) -> Result<Self> {
         if wanted.is_empty() {
             return Err(Error::NoOutputs);
         }
         let needed = needed(graph, wanted.iter().map(|port| port.value.node));
-        refuse(graph, wanted, &needed, elsewhere)?;
+        refuse(graph, wanted, &needed, variables)?;
         let mut steps: Vec<Step> = Vec::new();
         let mut constant = vec![false; graph.len()];
         for node in graph.topological()? {
             if needed[node.index()] {
                 let op = &graph.node(node).op;
                 constant[node.index()] = match op {
-                    Op::Const(_) | Op::Variable(_) => true,
+                    Op::Const(_) => true,
+                    Op::Variable(_) => variables != Variables::Given,
                     _ if op.is_input() => false,
                     _ => graph.node(node).inputs.iter().all(|input| constant[input.node.index()]),
                 };
@@ -73,9 +85,9 @@ fn needed(graph: &Graph, from: impl Iterator<Item = NodeId>) -> Vec<bool> {
     needed
 }
 
-fn refuse(graph: &Graph, wanted: &[Port], needed: &[bool], elsewhere: bool) -> Result<()> {
+fn refuse(graph: &Graph, wanted: &[Port], needed: &[bool], variables: Variables) -> Result<()> {
     let cannot = |op: &Op| match op {
-        Op::Variable(_) => !elsewhere,
+        Op::Variable(_) => variables == Variables::Refused,
         op => matches!(op, Op::Foreign(_) | Op::ReadVariable(_)),
     };
     let mut culprits = graph.nodes().filter(|(id, node)| needed[id.index()] && cannot(&node.op));

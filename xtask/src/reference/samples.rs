@@ -265,6 +265,7 @@ fn operands(s: &mut Sketch, op: &Op) -> Result<Vec<Value>> {
         | Op::Const(_)
         | Op::Variable(_)
         | Op::ReadVariable(_)
+        | Op::Training(_)
         | Op::Foreign(_) => vec![],
     })
 }

@@ -211,6 +211,7 @@ impl Builder<'_> {
             }
             Op::FakeQuantize(steps) => self.fake_quantize(id, *steps),
             Op::Scaled(op) => self.scaled(id, op.axis),
+            Op::Training(_) => refuse("training is for running: export the graph without it"),
             Op::Quantize(_)
             | Op::Dequantize
             | Op::Requantize(_)

@@ -456,6 +456,7 @@ impl Writer<'_> {
             | Op::UnpackRows
             | Op::FakeQuantize(_)
             | Op::Scaled(_)
+            | Op::Training(_)
             | Op::Foreign(_) => {
                 let (node, op) = (node.name.clone(), op.to_string());
                 return Err(Error::NoEquivalent { node, op, target: TARGET });

@@ -7,11 +7,12 @@
 //! of its own (`?1`, `?2`, …) where only an extent is unknown.
 //!
 //! `shape` has the rules of operations that move elements, `compute` those that calculate, `rows`
-//! those that leave padding out.
+//! those that leave padding out, `training` those of gradients.
 
 mod compute;
 mod rows;
 mod shape;
+mod training;
 
 use frazil_tensor::{DType, Tensor};
 
@@ -149,6 +150,7 @@ impl Inference {
             Op::QuantizedLinear => compute::quantized_linear(&inputs),
             Op::FakeQuantize(steps) => compute::fake_quantize(steps, x),
             Op::Scaled(op) => compute::scaled(op.axis, &inputs),
+            Op::Training(op) => self.training(op, &inputs),
             Op::Foreign(op) => Ok(op.outputs.iter().map(declared).collect()),
         }
     }

@@ -11,6 +11,7 @@
 use std::ops::Range;
 
 use crate::cpu::Isa;
+use crate::dropout::{Chance, Dropout};
 use crate::gemm::Output;
 use crate::gemm::block::Parts;
 use crate::gemm::epilogue::Steps;
@@ -60,12 +61,12 @@ pub struct PackedAttention<'a> {
 }
 
 /// Vectors of columns, cut into panels that a tile can take.
-fn panels(lanes: usize, vectors: usize) -> Parts {
+pub(super) fn panels(lanes: usize, vectors: usize) -> Parts {
     Parts::new(vectors, vectors.div_ceil(shape(lanes).vectors))
 }
 
 /// An odd number of cache lines for `n` numbers, so that rows do not fight for places in the cache.
-const fn odd_lines(n: usize) -> usize {
+pub(super) const fn odd_lines(n: usize) -> usize {
     (n.div_ceil(16) | 1) * 16
 }
 
@@ -101,7 +102,7 @@ pub fn scratch_len(isa: Isa, d: usize, keys: usize) -> usize {
 }
 
 /// For every sequence and head: `out = softmax(q · kᵀ · scale) · v`, as
-/// [`attention_f32`](super::attention_f32) does with a mask that ends where the sequence does.
+/// [`attention`](super::attention) does with a mask that ends where the sequence does.
 ///
 /// `out: [rows, out_ld]`, of which the first `n·d` columns of the sequences' queries are written; a
 /// sequence without keys gives zeros. `scratch` holds [`scratch_len`] numbers for each worker.
@@ -116,7 +117,26 @@ pub fn packed_attention_f32(
     out_ld: usize,
     scratch: &mut [f32],
 ) {
+    dropped_attention_f32(pool, isa, attention, None, out, out_ld, scratch);
+}
+
+/// The same; probabilities go through dropout first, if that is wanted.
+///
+/// # Panics
+/// As [`packed_attention_f32`], and if `dropout` has fewer places than there are rows.
+pub fn dropped_attention_f32(
+    pool: &Pool,
+    isa: Isa,
+    attention: &PackedAttention<'_>,
+    dropout: Option<&PackedDropout<'_>>,
+    out: Output<'_>,
+    out_ld: usize,
+    scratch: &mut [f32],
+) {
     attention.check();
+    if let Some(dropout) = dropout {
+        dropout.check(attention);
+    }
     let &PackedAttention { heads, size: d, sequences, .. } = attention;
     let rows = sequences.last().map_or(0, |last| last.queries.end);
     let (target, len) = match out {
@@ -137,13 +157,13 @@ pub fn packed_attention_f32(
     let enough = (4 * pool.threads()).div_ceil(tasks.max(1)).min(most);
     let parts =
         if tasks >= 4 * pool.threads() { 1 } else { (1..=enough).find(even).unwrap_or(enough) };
-    let shared = Shared { attention, target, out_ld, tiles: tiles(isa) };
+    let shared = Shared { attention, dropout, target, out_ld, tiles: tiles(isa) };
     let scratch = PerWorker::new(pool, scratch);
     let share = |task: usize| {
         let Sequence { queries, keys } = &sequences[task / (heads * parts)];
         let part = |part: usize| queries.start + queries.len() * part / parts;
         let queries = part(task % parts)..part(task % parts + 1);
-        Share { column: task / parts % heads * d, queries, keys: keys.clone() }
+        Share { head: task / parts % heads, queries, keys: keys.clone() }
     };
     pool.run(tasks * parts, &|task, worker| {
         let this = share(task);
@@ -157,27 +177,79 @@ pub fn packed_attention_f32(
 
 /// One head of some queries of one sequence.
 struct Share {
-    /// The first one of the head.
-    column: usize,
+    head: usize,
     queries: Range<usize>,
     keys: Range<usize>,
 }
 
+/// Dropout of the probabilities of a [`PackedAttention`].
+#[derive(Clone, Copy, Debug)]
+pub struct PackedDropout<'a> {
+    /// How.
+    pub dropout: Dropout,
+    /// The place of each row of `q`.
+    pub queries: &'a [u32],
+    /// The column of each slot: where its key stands in its sequence.
+    pub keys: &'a [i32],
+}
+
+impl PackedDropout<'_> {
+    pub(super) fn check(&self, attention: &PackedAttention<'_>) {
+        let rows = attention.sequences.last().map_or(0, |last| last.queries.end);
+        let slots = attention.sequences.iter().map(|sequence| sequence.keys.end).max().unwrap_or(0);
+        assert!(self.queries.len() >= rows, "a place for each of {rows} queries");
+        assert!(self.keys.len() >= slots, "a column for each of {slots} slots");
+    }
+}
+
+/// What goes of the probabilities of some queries' head.
+pub(super) struct Drop<'a> {
+    pub(super) dropout: &'a PackedDropout<'a>,
+    pub(super) queries: Range<usize>,
+    pub(super) slots: Range<usize>,
+    pub(super) head: usize,
+}
+
+impl Drop<'_> {
+    /// Of query `i`.
+    #[inline(always)]
+    pub(super) fn row(&self, i: usize) -> Chance {
+        let place = self.dropout.queries[self.queries.start + i];
+        self.dropout.dropout.row(place, self.head as u32)
+    }
+
+    /// What a vector of probabilities is multiplied by, from key `at` of the sequence on.
+    /// # Safety
+    /// There is such a key.
+    #[inline(always)]
+    pub(super) unsafe fn factors<S: Simd>(&self, s: S, chance: Chance, at: usize) -> S::F32 {
+        let (columns, left) = (&self.dropout.keys[self.slots.clone()], self.slots.len() - at);
+        // SAFETY: the caller's promise. Bits are loaded as numbers, of which no lane is looked at.
+        let columns = unsafe { s.load_first(columns.as_ptr().add(at).cast(), left) };
+        chance.factors(s, s.bits(columns), self.dropout.dropout.factor() as f32)
+    }
+}
+
 impl PackedAttention<'_> {
-    fn check(&self) {
+    /// Rows of keys and values that slots point to.
+    pub(super) fn key_row_count(&self) -> usize {
+        let slots = self.sequences.iter().map(|sequence| sequence.keys.end).max().unwrap_or(0);
+        self.key_rows.map_or(slots, |rows| {
+            assert!(slots <= rows.len(), "a row for each of {slots} slots");
+            rows[..slots].iter().max().map_or(0, |&row| row as usize + 1)
+        })
+    }
+
+    pub(super) fn check(&self) {
         let &Self { heads, size, sequences, .. } = self;
         assert!(size.is_multiple_of(8), "a head has a multiple of 8 numbers, not {size}");
-        let (mut row, mut slots) = (0, 0);
+        let mut row = 0;
         for Sequence { queries, keys } in sequences {
             assert!(row <= queries.start, "queries ascend and do not overlap");
             assert!(queries.start <= queries.end && keys.start <= keys.end, "ranges ascend");
             row = queries.end;
-            slots = slots.max(keys.end);
         }
-        let keys = self.key_rows.map_or(slots, |rows| {
-            assert!(slots <= rows.len(), "a row for each of {slots} slots");
-            rows[..slots].iter().max().map_or(0, |&row| row as usize + 1)
-        });
+        let keys = self.key_row_count();
         assert!(covers(self.q.len(), row, self.q_ld, heads * size), "q is [{row}, n·d]");
         assert!(covers(self.k.len(), keys, self.k_ld, heads * size), "k is [{keys}, n·d]");
         assert!(covers(self.v.len(), keys, self.v_ld, heads * size), "v is [{keys}, n·d]");
@@ -194,6 +266,7 @@ enum Target {
 /// What all tasks see.
 struct Shared<'a> {
     attention: &'a PackedAttention<'a>,
+    dropout: Option<&'a PackedDropout<'a>>,
     target: Target,
     out_ld: usize,
     tiles: Table,
@@ -214,9 +287,10 @@ impl Kernel for Task<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let &Shared { attention, target, out_ld, ref tiles } = self.shared;
-        let &PackedAttention { size: d, q_ld, .. } = attention;
-        let Share { column, ref queries, keys: ref slots } = self.this;
+        let &Shared { attention, dropout, target, out_ld, ref tiles } = self.shared;
+        let &PackedAttention { size: d, q_ld, k, k_ld, v, v_ld, .. } = attention;
+        let Share { head, ref queries, keys: ref slots } = self.this;
+        let column = head * d;
         let keys = slots.len();
         let layout = Layout::new(S::LANES, d, keys);
         let start = self.scratch.as_ptr().align_offset(64).min(15);
@@ -228,8 +302,11 @@ impl Kernel for Task<'_> {
             let (packed_keys, packed_values) = (base, base.add(layout.values));
             let (scores, context) = (base.add(layout.scores), base.add(layout.context));
             let inverse = base.add(layout.factors);
-            s.call(PackKeys { attention, slots: slots.clone(), column, to: packed_keys });
-            s.call(PackValues { attention, slots: slots.clone(), column, to: packed_values });
+            let (of_keys, of_values) = (slots.clone(), slots.clone());
+            let to = packed_keys;
+            s.call(PackKeys { x: k, ld: k_ld, attention, slots: of_keys, column, to });
+            let to = packed_values;
+            s.call(PackValues { x: v, ld: v_ld, attention, slots: of_values, column, to });
             let blocks = Parts::new(queries.len(), queries.len().div_ceil(shape(S::LANES).rows));
             for block in blocks.all() {
                 let rows = block.len();
@@ -242,6 +319,7 @@ impl Kernel for Task<'_> {
                     c: scores,
                     ldc: layout.scores_ld,
                     vectors: score_vectors,
+                    add: false,
                 }
                 .run(tiles, S::LANES, rows);
                 // Powers of two from here on: 2^(x log₂ e) is e^x.
@@ -249,6 +327,11 @@ impl Kernel for Task<'_> {
                 s.call(Softmax { scores, ld: layout.scores_ld, rows, keys, scale, inverse });
                 if let Some(steps) = attention.steps {
                     s.call(OnSteps { scores, ld: layout.scores_ld, rows, keys, steps, inverse });
+                }
+                if let Some(dropout) = dropout {
+                    let (queries, slots) = (row..row + rows, slots.clone());
+                    let drop = Drop { dropout, queries, slots, head };
+                    s.call(Thin { scores, ld: layout.scores_ld, rows, drop });
                 }
                 Product {
                     a: scores,
@@ -258,6 +341,7 @@ impl Kernel for Task<'_> {
                     c: context,
                     ldc: layout.context_ld,
                     vectors: value_vectors,
+                    add: false,
                 }
                 .run(tiles, S::LANES, rows);
                 for i in 0..rows {
@@ -284,18 +368,21 @@ impl Kernel for Task<'_> {
 impl PackedAttention<'_> {
     /// The row of `k` and `v` for a slot.
     #[inline(always)]
-    fn key_row(&self, slot: usize) -> usize {
+    pub(super) fn key_row(&self, slot: usize) -> usize {
         self.key_rows.map_or(slot, |rows| rows[slot] as usize)
     }
 }
 
 /// Keys as columns: [`panels`] of vectors of keys, `[d, keys of the panel]`.
 /// Lanes beyond the last key repeat it, so that the largest score stays the largest.
-struct PackKeys<'a> {
-    attention: &'a PackedAttention<'a>,
-    slots: Range<usize>,
-    column: usize,
-    to: *mut f32,
+pub(super) struct PackKeys<'a> {
+    pub(super) x: &'a [f32],
+    pub(super) ld: usize,
+    /// For the rows of slots.
+    pub(super) attention: &'a PackedAttention<'a>,
+    pub(super) slots: Range<usize>,
+    pub(super) column: usize,
+    pub(super) to: *mut f32,
 }
 
 impl Kernel for PackKeys<'_> {
@@ -303,17 +390,17 @@ impl Kernel for PackKeys<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Self { attention, slots, column, to } = self;
+        let Self { x, ld, attention, slots, column, to } = self;
         let d = attention.size;
         let keys = slots.len();
         for panel in panels(S::LANES, keys.div_ceil(S::LANES)).all() {
             let width = panel.len() * S::LANES;
             for vector in panel.clone() {
-                let mut rows = [attention.k.as_ptr(); 16];
+                let mut rows = [x.as_ptr(); 16];
                 for (lane, row) in rows.iter_mut().enumerate().take(S::LANES) {
                     let slot = slots.start + (vector * S::LANES + lane).min(keys - 1);
                     // SAFETY: `check` has compared the rows with the slice.
-                    *row = unsafe { row.add(attention.key_row(slot) * attention.k_ld + column) };
+                    *row = unsafe { row.add(attention.key_row(slot) * ld + column) };
                 }
                 // SAFETY: a row has d numbers; the panels lie one after the other, d·LANES for a
                 // vector.
@@ -335,11 +422,14 @@ impl Kernel for PackKeys<'_> {
 
 /// Values next to each other: [`panels`] of vectors of columns, `[keys, columns of the panel]`, with
 /// zeros beyond the last column.
-struct PackValues<'a> {
-    attention: &'a PackedAttention<'a>,
-    slots: Range<usize>,
-    column: usize,
-    to: *mut f32,
+pub(super) struct PackValues<'a> {
+    pub(super) x: &'a [f32],
+    pub(super) ld: usize,
+    /// For the rows of slots.
+    pub(super) attention: &'a PackedAttention<'a>,
+    pub(super) slots: Range<usize>,
+    pub(super) column: usize,
+    pub(super) to: *mut f32,
 }
 
 impl Kernel for PackValues<'_> {
@@ -347,19 +437,19 @@ impl Kernel for PackValues<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Self { attention, slots, column, to } = self;
+        let Self { x, ld, attention, slots, column, to } = self;
         let d = attention.size;
         let keys = slots.len();
         for panel in panels(S::LANES, d.div_ceil(S::LANES)).all() {
             let width = panel.len() * S::LANES;
             for (i, slot) in slots.clone().enumerate() {
-                let row = attention.key_row(slot) * attention.v_ld + column;
+                let row = attention.key_row(slot) * ld + column;
                 for vector in panel.clone() {
                     let c = vector * S::LANES;
                     let at = panel.start * S::LANES * keys + i * width + c - panel.start * S::LANES;
                     // SAFETY: `check` has compared the rows with the slice; a row has d numbers.
                     unsafe {
-                        let from = attention.v.as_ptr().add(row + c);
+                        let from = x.as_ptr().add(row + c);
                         let whole = d - c >= S::LANES;
                         s.store(
                             to.add(at),
@@ -373,13 +463,13 @@ impl Kernel for PackValues<'_> {
 }
 
 /// `scores[i] = 2^(scores[i] · scale - largest)` for each row, and the inverse of each sum.
-struct Softmax {
-    scores: *mut f32,
-    ld: usize,
-    rows: usize,
-    keys: usize,
-    scale: f32,
-    inverse: *mut f32,
+pub(super) struct Softmax {
+    pub(super) scores: *mut f32,
+    pub(super) ld: usize,
+    pub(super) rows: usize,
+    pub(super) keys: usize,
+    pub(super) scale: f32,
+    pub(super) inverse: *mut f32,
 }
 
 impl Kernel for Softmax {
@@ -461,22 +551,52 @@ impl Kernel for OnSteps {
     }
 }
 
+/// Dropout of rows of scores.
+struct Thin<'a> {
+    scores: *mut f32,
+    ld: usize,
+    rows: usize,
+    drop: Drop<'a>,
+}
+
+impl Kernel for Thin<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Self { scores, ld, rows, drop } = self;
+        for i in 0..rows {
+            let chance = drop.row(i);
+            for at in (0..drop.slots.len()).step_by(S::LANES) {
+                // SAFETY: a row has the scores of all keys, in whole vectors.
+                unsafe {
+                    let to = scores.add(i * ld + at);
+                    s.store(to, s.mul(s.load(to), drop.factors(s, chance, at)));
+                }
+            }
+        }
+    }
+}
+
 /// `c = a · b` for a few rows: `a: [rows, lda]`, of which k columns count, `b`: [`panels`] of vectors
 /// of columns, `[k, columns]`; `c: [rows, ldc]`.
-struct Product {
-    a: *const f32,
-    lda: usize,
-    b: *const f32,
-    k: usize,
-    c: *mut f32,
-    ldc: usize,
-    vectors: usize,
+#[derive(Clone, Copy)]
+pub(super) struct Product {
+    pub(super) a: *const f32,
+    pub(super) lda: usize,
+    pub(super) b: *const f32,
+    pub(super) k: usize,
+    pub(super) c: *mut f32,
+    pub(super) ldc: usize,
+    pub(super) vectors: usize,
+    /// Whether it is added to what is there.
+    pub(super) add: bool,
 }
 
 impl Product {
     /// # Safety
     /// The addresses have what is said, for so many rows; the tiles are for so many lanes.
-    unsafe fn run(&self, tiles: &Table, lanes: usize, rows: usize) {
+    pub(super) unsafe fn run(&self, tiles: &Table, lanes: usize, rows: usize) {
         let bytes = |n: usize| n * size_of::<f32>();
         let a = (self.a.cast(), bytes(self.lda));
         for panel in panels(lanes, self.vectors).all() {
@@ -484,7 +604,8 @@ impl Product {
             unsafe {
                 let b = self.b.add(panel.start * lanes * self.k).cast();
                 let c = (self.c.add(panel.start * lanes).cast(), bytes(self.ldc));
-                (tiles[panel.len() - 1][rows - 1])(&Tile::new(self.k, a, b, c));
+                let tile = Tile::new(self.k, a, b, c).adding(self.add);
+                (tiles[panel.len() - 1][rows - 1])(&tile);
             }
         }
     }

@@ -1,4 +1,5 @@
-//! The input layer in one pass over packed rows: three lookups, their sum, and its normalisation.
+//! The input layer in one pass over packed rows: three lookups, their sum, and its normalisation
+//! where that is wanted.
 
 use crate::cpu::Isa;
 use crate::norm::{Affine, Term, gather};
@@ -125,6 +126,60 @@ impl Kernel for Rows<'_> {
                 if let Some(bytes) = &self.bytes {
                     bytes.row(s, row, out, h);
                 }
+            }
+        }
+    }
+}
+
+/// Three tables `[entries, width]` and what is looked up in each: `[t]`.
+#[derive(Clone, Copy, Debug)]
+pub struct EmbedRows<'a> {
+    /// Of words, segments and positions.
+    pub tables: [Table<'a>; 3],
+    /// Their rows.
+    pub indices: [&'a [u32]; 3],
+    /// `h`
+    pub width: usize,
+}
+
+/// `out[i] = words[..] + types[..] + positions[..]` without a norm: `out: [t, out_ld]`.
+///
+/// # Panics
+/// If the extents contradict each other, or an index is outside of its table: the caller has checked
+/// them.
+pub fn embed_rows_f32(
+    pool: &Pool,
+    isa: Isa,
+    embed: &EmbedRows<'_>,
+    out: &mut [f32],
+    out_ld: usize,
+) {
+    let (rows, h) = (embed.indices[0].len(), embed.width);
+    assert!(embed.indices.iter().all(|list| list.len() == rows), "three indices per row");
+    assert!(covers(out.len(), rows, out_ld, h), "out is [{rows}, {h}]");
+    let out = Shared::new(out);
+    share_out(pool, rows, h, &|rows| dispatch(isa, Sums { embed, rows, out, out_ld }));
+}
+
+struct Sums<'a> {
+    embed: &'a EmbedRows<'a>,
+    rows: std::ops::Range<usize>,
+    out: Shared<f32>,
+    out_ld: usize,
+}
+
+impl Kernel for Sums<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let EmbedRows { tables, indices, width: h } = *self.embed;
+        for row in self.rows {
+            let entry = |i: usize| tables[i].row(h, indices[i][row]);
+            let terms = [entry(0), entry(1), entry(2)];
+            // SAFETY: the output has this row, and it is this task's alone.
+            unsafe {
+                gather(s, self.out.at(row * self.out_ld), h, terms);
             }
         }
     }

@@ -4,6 +4,11 @@
 //! from front to back, on every path: a row's result depends neither on the rows beside it nor on
 //! the threads, and before the activation not on the instruction set.
 
+mod matrix;
+
+pub(crate) use matrix::turn;
+pub use matrix::{Matrix, pack_matrix, transpose_f32};
+
 use std::ops::Range;
 
 use super::block::{Blocks, Share, Size, Touch};

@@ -82,6 +82,11 @@ impl Tile {
         let (ahead, touch) = (Ahead::NONE, [Touch::NONE; 2]);
         Self { steps, a, lda, w, sums, lds, add: false, ahead, touch }
     }
+
+    /// The same; whether to add to the sums that are there.
+    pub(crate) fn adding(self, add: bool) -> Self {
+        Self { add, ..self }
+    }
 }
 
 /// How 32 bits of a row are multiplied with vectors of weights and added to their sums.

@@ -33,7 +33,7 @@ pub struct Affine<'a> {
     pub epsilon: f32,
 }
 
-/// [`layer_norm_f32`](super::layer_norm_f32) of `x + residual`: `out: [t, out_ld]`, and the same as
+/// [`layer_norm`](super::layer_norm) of `x + residual`: `out: [t, out_ld]`, and the same as
 /// bytes if that is wanted.
 ///
 /// # Panics

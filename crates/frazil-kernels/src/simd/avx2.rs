@@ -242,6 +242,16 @@ impl Simd for Avx2 {
         unsafe { _mm256_sllv_epi32(x, _mm256_set1_epi32(N as i32)) }
     }
     #[inline(always)]
+    fn shr_i32<const N: u32>(self, x: __m256i) -> __m256i {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_srlv_epi32(x, _mm256_set1_epi32(N as i32)) }
+    }
+    #[inline(always)]
+    fn xor_i32(self, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm256_xor_si256(a, b) }
+    }
+    #[inline(always)]
     fn min_i32(self, a: __m256i, b: __m256i) -> __m256i {
         // SAFETY: `self` is the proof that the CPU has the instruction.
         unsafe { _mm256_min_epi32(a, b) }

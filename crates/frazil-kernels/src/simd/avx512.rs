@@ -227,6 +227,16 @@ impl Simd for Avx512 {
         unsafe { _mm512_sllv_epi32(x, _mm512_set1_epi32(N as i32)) }
     }
     #[inline(always)]
+    fn shr_i32<const N: u32>(self, x: __m512i) -> __m512i {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm512_srlv_epi32(x, _mm512_set1_epi32(N as i32)) }
+    }
+    #[inline(always)]
+    fn xor_i32(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe { _mm512_xor_si512(a, b) }
+    }
+    #[inline(always)]
     fn min_i32(self, a: __m512i, b: __m512i) -> __m512i {
         // SAFETY: `self` is the proof that the CPU has the instruction.
         unsafe { _mm512_min_epi32(a, b) }

@@ -134,6 +134,10 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn mul_i32(self, a: Self::I32, b: Self::I32) -> Self::I32;
     /// `x << N`
     fn shl_i32<const N: u32>(self, x: Self::I32) -> Self::I32;
+    /// `x >> N`, zeros coming in.
+    fn shr_i32<const N: u32>(self, x: Self::I32) -> Self::I32;
+    /// The bits that only one of both has.
+    fn xor_i32(self, a: Self::I32, b: Self::I32) -> Self::I32;
     /// The smaller one.
     fn min_i32(self, a: Self::I32, b: Self::I32) -> Self::I32;
     /// The larger one.

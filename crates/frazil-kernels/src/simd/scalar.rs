@@ -173,6 +173,14 @@ impl Simd for Scalar {
         x << N
     }
     #[inline(always)]
+    fn shr_i32<const N: u32>(self, x: i32) -> i32 {
+        (x as u32 >> N) as i32
+    }
+    #[inline(always)]
+    fn xor_i32(self, a: i32, b: i32) -> i32 {
+        a ^ b
+    }
+    #[inline(always)]
     fn min_i32(self, a: i32, b: i32) -> i32 {
         a.min(b)
     }

@@ -79,6 +79,8 @@ operations! {
     add_i32: |s, a, b, c| s.of_bits(s.add_i32(s.bits(a), s.bits(b)));
     mul_i32: |s, a, b, c| s.of_bits(s.mul_i32(s.bits(a), s.bits(b)));
     shl_i32: |s, a, b, c| s.of_bits(s.shl_i32::<23>(s.bits(a)));
+    shr_i32: |s, a, b, c| s.of_bits(s.shr_i32::<13>(s.bits(a)));
+    xor_i32: |s, a, b, c| s.of_bits(s.xor_i32(s.bits(a), s.bits(b)));
     min_i32: |s, a, b, c| s.of_bits(s.min_i32(s.bits(a), s.bits(b)));
     max_i32: |s, a, b, c| s.of_bits(s.max_i32(s.bits(a), s.bits(b)));
     select: |s, a, b, c| s.select(s.lt(a, b), c, a);

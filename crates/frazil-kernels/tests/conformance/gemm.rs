@@ -220,7 +220,7 @@ fn apply(activation: Activation, x: f64) -> f64 {
         }
         Activation::GeluErf => {
             let mut y = [0.0f32];
-            frazil_kernels::gelu::gelu_erf_f32(&[x as f32], &mut y);
+            frazil_kernels::gelu::gelu_erf(&[x as f32], &mut y);
             f64::from(y[0])
         }
     }

@@ -17,6 +17,7 @@ mod attention;
 mod bound;
 mod gemm;
 mod guard;
+mod training;
 mod vector;
 
 /// A kernel in the table.
@@ -78,7 +79,8 @@ pub fn plain_numbers(seed: u64, n: usize) -> Vec<f32> {
 }
 
 fn table() -> Vec<Row> {
-    [gemm::rows(), vector::rows(), attention::rows()].into_iter().flatten().collect()
+    let all = [gemm::rows(), vector::rows(), attention::rows(), training::rows()];
+    all.into_iter().flatten().collect()
 }
 
 /// Two threads, so that sharing out is checked as well; on one core they would only wait for

@@ -1,6 +1,6 @@
 //! Which step reads and writes what, and from that: which values can share a block of memory.
 
-use super::program::{Place, Program, Quantized, Sequences, Step, Stride, View, Work};
+use super::program::{Attention, Place, Program, Quantized, Sequences, Step, Stride, View, Work};
 
 /// Leaves out plain steps that nobody reads: what they would have told was known without them.
 pub(super) fn drop_unread(program: &mut Program) {
@@ -37,6 +37,7 @@ pub(super) fn assign_blocks(program: &mut Program) {
             last[view.storage] = usize::MAX;
         }
     }
+    let trains = program.parameters > 0;
     // Per block: until when it is taken, and what it was made for.
     let mut blocks: Vec<(usize, Stride)> = Vec::new();
     let mut given: Vec<bool> = vec![false; program.storages.len()];
@@ -58,7 +59,10 @@ pub(super) fn assign_blocks(program: &mut Program) {
         let found = blocks
             .iter()
             .position(|block| free(block) && block.1 == stride)
-            .or_else(|| blocks.iter().position(free));
+            .or_else(|| blocks.iter().position(free))
+            // Gradients of weights stay to the end: they would take the large blocks of layers out of
+            // circulation.
+            .filter(|_| !(trains && last[out] == usize::MAX));
         let block = found.unwrap_or_else(|| {
             blocks.push((0, stride));
             blocks.len() - 1
@@ -89,6 +93,7 @@ impl Work {
             | Work::Head { .. }
             | Work::Count { .. }
             | Work::Watch { .. }
+            | Work::Train(_)
             | Work::Plain { .. } => None,
         }
     }
@@ -102,7 +107,10 @@ impl Work {
             Work::Quantize { out, .. } => Some(out),
             _ => None,
         };
-        bytes.into_iter().flat_map(Quantized::views).for_each(seen);
+        bytes.into_iter().flat_map(Quantized::views).for_each(&mut *seen);
+        if let Work::Train(train) = self {
+            train.written(seen);
+        }
     }
 
     /// Every view that the step reads or writes.
@@ -140,16 +148,8 @@ impl Work {
             | Work::Quantize { x, .. } => seen(x),
             Work::Head { list, .. } => seen(list),
             Work::Count { .. } | Work::Dequantize { .. } => {}
-            Work::Attention(attention) => {
-                [&attention.q, &attention.k, &attention.v].into_iter().for_each(&mut *seen);
-                match &attention.sequences {
-                    Sequences::Mask(mask) => seen(mask),
-                    Sequences::Packed { queries, keys } => {
-                        seen(queries);
-                        seen(keys);
-                    }
-                }
-            }
+            Work::Attention(attention) => attention.places(seen),
+            Work::Train(train) => train.places(seen),
             Work::Add { a, b, .. } => {
                 seen(a);
                 seen(b);
@@ -163,6 +163,20 @@ impl Work {
                 seen(index);
             }
             Work::Plain { inputs, .. } => inputs.iter().for_each(seen),
+        }
+    }
+}
+
+impl Attention {
+    /// Every place that it reads.
+    pub(crate) fn places(&self, seen: &mut dyn FnMut(&Place)) {
+        [&self.q, &self.k, &self.v].into_iter().for_each(&mut *seen);
+        match &self.sequences {
+            Sequences::Mask(mask) => seen(mask),
+            Sequences::Packed { queries, keys } => {
+                seen(queries);
+                seen(keys);
+            }
         }
     }
 }

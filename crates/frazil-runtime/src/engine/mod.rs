@@ -12,6 +12,7 @@ mod memory;
 mod program;
 mod steps;
 mod survey;
+mod train;
 mod weights;
 mod worker;
 
@@ -25,8 +26,10 @@ use frazil_graph::pass::{self, Fusions, Report};
 use frazil_kernels::Isa;
 use frazil_kernels::par::Pool;
 
+use crate::plan::Variables;
 use crate::{Error, Inputs, Result, Run};
 use program::Program;
+pub use train::Parameters;
 use weights::{Linear, LinearI8};
 pub use worker::{OutputRows, Outputs, StepTime, Watched, Worker};
 
@@ -101,6 +104,26 @@ impl Engine {
     /// packed.
     pub fn prepare(mut graph: Graph, options: &EngineOptions) -> Result<Self> {
         graph.check()?;
+        raise(&mut graph, options.packed)?;
+        let variables = match options.weights {
+            Some(_) => Variables::Elsewhere,
+            None => Variables::Refused,
+        };
+        Self::make(graph, options, variables)
+    }
+
+    /// An engine for a graph whose variables are weights that change: they are given at every run
+    /// ([`Worker::run_with`]), in the order of [`Parameters`]. The graph is run as it is: raise it
+    /// before gradients are added.
+    pub fn for_training(graph: Graph, options: &EngineOptions) -> Result<Self> {
+        graph.check()?;
+        if let Some(isa) = options.isa.filter(|isa| !isa.is_available()) {
+            return Err(Error::NoIsa { isa: isa.name() });
+        }
+        Self::make(graph, options, Variables::Given)
+    }
+
+    fn make(graph: Graph, options: &EngineOptions, variables: Variables) -> Result<Self> {
         let isa = match options.isa {
             Some(isa) => isa,
             None => Isa::chosen().map_err(|error| Error::UnknownIsa { name: error.name })?,
@@ -109,8 +132,8 @@ impl Engine {
             Some(threads) => threads.max(1),
             None => default_threads()?,
         };
-        raise(&mut graph, options.packed)?;
-        let program = Arc::new(lower::lower(graph, isa, options.weights.as_ref())?);
+        let weights = options.weights.as_ref();
+        let program = Arc::new(lower::lower(graph, isa, weights, variables)?);
         let pool = Arc::new(Pool::new(threads));
         Ok(Self { program, pool, idle: Arc::default() })
     }
@@ -193,6 +216,11 @@ impl Engine {
     /// The instructions in use.
     pub fn isa(&self) -> Isa {
         self.program.isa
+    }
+
+    /// The threads, for what is computed beside.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
     }
 
     /// The number of threads.

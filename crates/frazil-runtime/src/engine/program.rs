@@ -10,6 +10,7 @@ use frazil_kernels::Isa;
 use frazil_kernels::gemm::Activation;
 use frazil_tensor::Tensor;
 
+use super::train::Train;
 use super::weights::{Linear, LinearI8, Table};
 
 /// Which of [`Program::extents`].
@@ -31,6 +32,8 @@ pub(crate) struct Program {
     pub tensors: usize,
     /// Lists of integers that steps make: how many.
     pub lists: usize,
+    /// Weights that the caller gives: how many.
+    pub parameters: usize,
     pub constants: Vec<Tensor>,
     pub linears: Vec<Linear>,
     pub linears_i8: Vec<LinearI8>,
@@ -148,6 +151,8 @@ pub(crate) enum Place {
     View(View),
     /// Integers that a step made.
     List(usize),
+    /// A weight that the caller may change between runs.
+    Parameter(usize),
 }
 
 /// One step.
@@ -251,6 +256,8 @@ pub(crate) enum Work {
         site: String,
         place: usize,
     },
+    /// What only training does.
+    Train(Train),
     /// A plain operation.
     Plain {
         inputs: Vec<Place>,

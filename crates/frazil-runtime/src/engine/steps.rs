@@ -3,10 +3,10 @@
 use frazil_graph::Value;
 use frazil_kernels::OutOfRange;
 use frazil_kernels::attention::{PackedAttention, Sequence, packed_attention_f32, scratch_len};
-use frazil_kernels::embed::{EmbedNorm, embed_norm_f32};
+use frazil_kernels::embed::{EmbedNorm, EmbedRows, embed_norm_f32, embed_rows_f32};
 use frazil_kernels::gemm::{Activation, Epilogue, Output, Residual, f32 as gemm, i8 as gemm_i8};
 use frazil_kernels::norm::{Affine, LayerNorm, fused_layer_norm_f32};
-use frazil_kernels::pointwise::{Function, map_f32};
+use frazil_kernels::pointwise::{Function, add_rows_f32, map_rows_f32};
 use frazil_kernels::quantize::{
     Bytes, MIDDLE, Scales as ByteScales, Steps, dequantize_rows_f32, quantize_rows_f32,
 };
@@ -172,16 +172,19 @@ impl Worker {
                 Ok(())
             }
             Work::Map { x, activation, out } => {
-                self.for_rows(context, x, out, |worker, from, to| {
-                    let function = match activation {
-                        Activation::None => return to.copy_from_slice(from),
-                        Activation::Relu => Function::Relu,
-                        Activation::Tanh => Function::Tanh,
-                        Activation::GeluTanh => Function::GeluTanh,
-                        Activation::GeluErf => Function::GeluErf,
-                    };
-                    map_f32(&worker.pool, context.program.isa, function, from, to);
-                })
+                let function = match activation {
+                    Activation::None => return Err(context.fail("there is nothing to apply")),
+                    Activation::Relu => Function::Relu,
+                    Activation::Tanh => Function::Tanh,
+                    Activation::GeluTanh => Function::GeluTanh,
+                    Activation::GeluErf => Function::GeluErf,
+                };
+                let mut lent = self.take(context, out)?;
+                let (x, ld, isa) = (self.rows(context, x)?, lent.stride, context.program.isa);
+                let (from, to) = ((&*x.data, x.stride), (lent.f32(), ld));
+                map_rows_f32(&self.pool, isa, function, [x.rows, x.width], from, to);
+                self.give(lent);
+                Ok(())
             }
             Work::Softmax { x, log, out } => self.for_rows(context, x, out, |worker, from, to| {
                 let softmax = if *log { log_softmax_f32 } else { softmax_f32 };
@@ -189,12 +192,11 @@ impl Worker {
             }),
             Work::Add { a, b, out } => {
                 let mut lent = self.take(context, out)?;
-                let stride = lent.stride;
+                let (ld, isa) = (lent.stride, context.program.isa);
                 let (a, b) = (self.rows(context, a)?, self.rows(context, b)?);
-                for (row, to) in lent.f32().chunks_mut(stride.max(1)).enumerate() {
-                    let summands = a.data[row * a.stride..].iter().zip(&b.data[row * b.stride..]);
-                    to[..a.width].iter_mut().zip(summands).for_each(|(to, (a, b))| *to = a + b);
-                }
+                let (extents, to) = ([a.rows, a.width], (lent.f32(), ld));
+                let (a, b) = ((&*a.data, a.stride), (&*b.data, b.stride));
+                add_rows_f32(&self.pool, isa, extents, a, b, to);
                 self.give(lent);
                 Ok(())
             }
@@ -224,6 +226,7 @@ impl Worker {
                 Ok(())
             }
             Work::Watch { .. } => Ok(()),
+            Work::Train(train) => self.train(context, train),
             Work::Gather { x, rows, out } => self.gather(context, x, rows, out),
             Work::UnpackRows { x, index, out } => self.unpack_rows(context, x, index, out),
             Work::Plain { inputs, outputs } => {
@@ -365,21 +368,30 @@ impl Worker {
         Ok(())
     }
 
-    fn embed(&mut self, context: Context<'_>, embed: &Embed) -> Result<()> {
-        let s = self.given(context, &embed.ids)?.shape().last().copied().unwrap_or(0);
-        if s > embed.positions.rows {
-            let most = embed.positions.rows;
+    /// What embeddings look up, checked, into `lookups`: ids, segments and positions of the rows that
+    /// count. `limits`: rows of the tables.
+    pub(super) fn read_lookups(
+        &mut self,
+        context: Context<'_>,
+        [of_ids, of_segments]: [&Place; 2],
+        index: Option<&Place>,
+        limits: [usize; 3],
+        sources: [Value; 2],
+    ) -> Result<()> {
+        let s = self.given(context, of_ids)?.shape().last().copied().unwrap_or(0);
+        if s > limits[2] {
+            let most = limits[2];
             let reason = format!("a sequence of {s}, but the model has {most} positions");
             return Err(context.fail(reason));
         }
         let [mut ids, mut segments] = std::mem::take(&mut self.integers);
-        self.read_integers(context, &embed.ids, &mut ids)?;
-        self.read_integers(context, &embed.segments, &mut segments)?;
+        self.read_integers(context, of_ids, &mut ids)?;
+        self.read_integers(context, of_segments, &mut segments)?;
         if ids.len() != segments.len() {
             return Err(context.fail("ids and segments are of different extents"));
         }
-        let limits = [("id", &ids, embed.words.rows), ("segment", &segments, embed.types.rows)];
-        for ((what, given, limit), source) in limits.into_iter().zip(embed.sources) {
+        let limits = [("id", &ids, limits[0]), ("segment", &segments, limits[1])];
+        for ((what, given, limit), source) in limits.into_iter().zip(sources) {
             let outside = |&x: &i32| usize::try_from(x).map_or(true, |x| x >= limit);
             if let Some(at) = given.iter().position(outside) {
                 let error = OutOfRange { at, index: given[at].into(), limit };
@@ -393,13 +405,23 @@ impl Worker {
             types.push(segments[at] as u32);
             places.push((at % s.max(1)) as u32);
         };
-        match &embed.index {
+        match index {
             Some(Place::List(list)) => {
                 self.lists[*list].iter().for_each(|&at| push(at as usize));
             }
             Some(_) => return Err(context.fail("the rows are no list")),
             None => (0..ids.len()).for_each(push),
         }
+        self.integers = [ids, segments];
+        self.lookups = [words, types, places];
+        Ok(())
+    }
+
+    fn embed(&mut self, context: Context<'_>, embed: &Embed) -> Result<()> {
+        let limits = [&embed.words, &embed.types, &embed.positions].map(|table| table.rows);
+        let (places, index) = ([&embed.ids, &embed.segments], embed.index.as_ref());
+        self.read_lookups(context, places, index, limits, embed.sources)?;
+        let [words, types, places] = std::mem::take(&mut self.lookups);
         let mut lent = self.take(context, &embed.out)?;
         let beside = embed.bytes.as_ref().map(|also| self.take_bytes(context, also));
         let mut beside = beside.transpose()?;
@@ -419,29 +441,32 @@ impl Worker {
             };
             embed_norm_f32(&self.pool, context.program.isa, &lookup, lent.f32(), ld, also);
         } else {
-            let width = embed.words.width;
-            for (row, to) in lent.f32().chunks_mut(ld.max(1)).enumerate().take(words.len()) {
-                for (i, to) in to[..width].iter_mut().enumerate() {
-                    *to = word_table.number(width, words[row], i)
-                        + type_table.number(width, types[row], i)
-                        + position_table.number(width, places[row], i);
-                }
-            }
+            let rows = EmbedRows {
+                tables: [word_table, type_table, position_table],
+                indices: [&words, &types, &places],
+                width: embed.words.width,
+            };
+            embed_rows_f32(&self.pool, context.program.isa, &rows, lent.f32(), ld);
         }
         self.give(lent);
         beside.into_iter().for_each(|beside| self.give_bytes(beside));
-        self.integers = [ids, segments];
         self.lookups = [words, types, places];
         Ok(())
     }
 
-    fn attention(&mut self, context: Context<'_>, attention: &Attention) -> Result<()> {
+    /// Which queries see which keys, into `sequences` and, if that is said, `key_rows`; `None` for a
+    /// mask that is neither 0 nor 1.
+    pub(super) fn read_sequences(
+        &mut self,
+        context: Context<'_>,
+        of: &Sequences,
+    ) -> Result<Option<bool>> {
         let [mut first, mut second] = std::mem::take(&mut self.integers);
         let mut sequences = std::mem::take(&mut self.sequences);
         let mut key_rows = std::mem::take(&mut self.key_rows);
         sequences.clear();
         key_rows.clear();
-        let gathered = match &attention.sequences {
+        let gathered = match of {
             Sequences::Packed { queries, keys } => {
                 self.read_integers(context, queries, &mut first)?;
                 self.read_integers(context, keys, &mut second)?;
@@ -454,8 +479,7 @@ impl Worker {
             Sequences::Mask(mask) => {
                 let (b, s) = self.read_mask(context, mask, &mut first)?;
                 if first.contains(&2) {
-                    // Neither padding nor not: the formula as it stands.
-                    return self.plain_attention(context, attention, mask);
+                    return Ok(None);
                 }
                 for sequence in 0..b {
                     let rows = sequence * s..(sequence + 1) * s;
@@ -471,6 +495,24 @@ impl Worker {
                 true
             }
         };
+        self.integers = [first, second];
+        self.sequences = sequences;
+        self.key_rows = key_rows;
+        Ok(Some(gathered))
+    }
+
+    fn attention(&mut self, context: Context<'_>, attention: &Attention) -> Result<()> {
+        let gathered =
+            match (self.read_sequences(context, &attention.sequences)?, &attention.sequences) {
+                (Some(gathered), _) => gathered,
+                // Neither padding nor not: the formula as it stands.
+                (None, Sequences::Mask(mask)) => {
+                    return self.plain_attention(context, attention, mask);
+                }
+                (None, _) => return Err(context.fail("there is no mask")),
+            };
+        let sequences = std::mem::take(&mut self.sequences);
+        let key_rows = std::mem::take(&mut self.key_rows);
         let longest = sequences.iter().map(|sequence| sequence.keys.len()).max().unwrap_or(0);
         let isa = context.program.isa;
         let room = scratch_len(isa, attention.size, longest).checked_mul(self.pool.threads());
@@ -500,7 +542,6 @@ impl Worker {
         packed_attention_f32(&self.pool, isa, &rows, out, ld, &mut scratch.f32_mut()[..room]);
         self.give(lent);
         self.scratch = scratch;
-        self.integers = [first, second];
         self.sequences = sequences;
         self.key_rows = key_rows;
         Ok(())
@@ -570,6 +611,7 @@ impl Worker {
             }
             Work::Quantize { .. } | Work::Dequantize { .. } => ("quantize".into(), 0.0),
             Work::Watch { .. } => ("watch".into(), 0.0),
+            Work::Train(train) => self.cost(train),
             Work::Plain { .. } => (format!("plain {}", node.op), 0.0),
         };
         let mut bytes = match &step.work {
@@ -594,7 +636,7 @@ fn epilogue<'a>(
     Epilogue { bias: Some(bias), activation, residual }
 }
 
-fn out_of_range(
+pub(super) fn out_of_range(
     context: Context<'_>,
     what: &'static str,
     indices: Value,

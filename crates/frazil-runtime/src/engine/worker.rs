@@ -12,6 +12,7 @@ use frazil_tensor::{DType, Shape, Tensor};
 
 use super::block::Block;
 use super::program::{Kind, Place, Program, Step, Stride, View, Work};
+use super::train::Parameters;
 use crate::feed::Fed;
 use crate::{Error, Inputs, Result};
 
@@ -72,6 +73,8 @@ pub struct Watched<'a> {
 pub(super) struct Context<'a> {
     pub program: &'a Program,
     pub feed: &'a Fed<'a>,
+    /// What [`Place::Parameter`] stands for.
+    pub parameters: &'a Parameters,
     /// The node of the step.
     pub node: NodeId,
 }
@@ -111,12 +114,27 @@ impl Outputs<'_> {
         Some(OutputRows { data: block.f32().get(view.column..)?, stride, rows, width })
     }
 
+    /// The numbers of an output by its place, one after the other: where they lie, if they lie so.
+    pub fn numbers(&self, at: usize) -> Result<Cow<'_, [f32]>> {
+        if let Some(rows) = self.rows(at).filter(|rows| rows.stride == rows.width) {
+            return Ok(Cow::Borrowed(&rows.data[..rows.rows * rows.width]));
+        }
+        let (program, feed, none) = (&*self.program, &self.feed, Parameters::default());
+        let (port, place) = match (program.graph.outputs.get(at), program.outputs.get(at)) {
+            (Some(port), Some((_, place))) => (port, place),
+            _ => return Err(Error::NoOutputs),
+        };
+        let context = Context { program, feed, parameters: &none, node: port.value.node };
+        Ok(Cow::Owned(self.worker.rows(context, place)?.dense()))
+    }
+
     /// All outputs as tensors of their own.
     pub fn tensors(&self) -> Result<Vec<(String, Tensor)>> {
         let ports = self.program.outputs.iter().zip(&self.program.graph.outputs);
         let tensor = |((name, place), port): (&(String, Place), &Port)| {
-            let (program, feed) = (&*self.program, &self.feed);
-            let context = Context { program, feed, node: port.value.node };
+            // A weight is no output: whoever gave it has it.
+            let (program, feed, none) = (&*self.program, &self.feed, Parameters::default());
+            let context = Context { program, feed, parameters: &none, node: port.value.node };
             Ok((name.clone(), self.worker.tensor(context, place)?))
         };
         ports.map(tensor).collect()
@@ -204,7 +222,24 @@ impl Worker {
     /// for everything makes no allocation here; integers of another type than the model's do.
     pub fn run<'a>(&'a mut self, inputs: &'a Inputs) -> Result<Outputs<'a>> {
         let program = Arc::clone(&self.program);
-        let feed = self.execute(&program, inputs, |_, _, _| Ok(()))?;
+        let feed = self.execute(&program, inputs, None, |_, _, _| Ok(()))?;
+        Ok(Outputs { worker: self, program, feed })
+    }
+
+    /// Bytes of memory that runs have taken so far, but for tensors of plain steps.
+    pub fn memory(&self) -> usize {
+        let blocks = self.blocks.iter().chain([&self.scratch]);
+        blocks.map(|block| size_of_val(block.f32())).sum()
+    }
+
+    /// Runs a program that was made for weights that change ([`super::Engine::for_training`]).
+    pub fn run_with<'a>(
+        &'a mut self,
+        inputs: &'a Inputs,
+        parameters: &Parameters,
+    ) -> Result<Outputs<'a>> {
+        let program = Arc::clone(&self.program);
+        let feed = self.execute(&program, inputs, Some(parameters), |_, _, _| Ok(()))?;
         Ok(Outputs { worker: self, program, feed })
     }
 
@@ -213,13 +248,19 @@ impl Worker {
         &mut self,
         program: &Program,
         inputs: &'a Inputs,
+        parameters: Option<&Parameters>,
         mut before: impl FnMut(&Self, Context<'_>, &Step) -> Result<()>,
     ) -> Result<Fed<'a>> {
         self.tensors.fill(None);
         let feed = Fed::new(&program.graph, inputs)?;
         self.measure(program, &feed)?;
+        let none = Parameters::default();
+        let parameters = parameters.unwrap_or(&none);
+        if parameters.len() != program.parameters {
+            return Err(Error::Parameters { found: parameters.len(), wanted: program.parameters });
+        }
         for step in &program.steps {
-            let context = Context { program, feed: &feed, node: step.node };
+            let context = Context { program, feed: &feed, parameters, node: step.node };
             before(self, context, step)?;
             let start = Instant::now();
             self.step(context, &step.work)?;
@@ -233,8 +274,18 @@ impl Worker {
 
     /// Runs the program and tells what each step took.
     pub(super) fn profile(&mut self, inputs: &Inputs) -> Result<Vec<StepTime>> {
+        self.profile_with(inputs, None)
+    }
+
+    /// The same of a program for weights that change.
+    pub fn profile_with(
+        &mut self,
+        inputs: &Inputs,
+        parameters: Option<&Parameters>,
+    ) -> Result<Vec<StepTime>> {
         self.times = Some(Vec::new());
-        let done = self.run(inputs).map(|_| ());
+        let program = Arc::clone(&self.program);
+        let done = self.execute(&program, inputs, parameters, |_, _, _| Ok(())).map(|_| ());
         let times = self.times.take().unwrap_or_default();
         done.map(|()| times)
     }
@@ -246,7 +297,7 @@ impl Worker {
         see: &mut dyn FnMut(Watched<'_>),
     ) -> Result<()> {
         let program = Arc::clone(&self.program);
-        let done = self.execute(&program, inputs, |worker, context, step| {
+        let done = self.execute(&program, inputs, None, |worker, context, step| {
             let Work::Watch { x, site, place } = &step.work else { return Ok(()) };
             let x = worker.rows(context, x)?;
             let rows = match x.stride == x.width {
@@ -334,6 +385,12 @@ impl Worker {
             let data = Cow::Borrowed(block.f32().get(view.column..).unwrap_or_default());
             return Ok(Rows { data, stride, rows, width });
         }
+        if let Place::Parameter(at) = place {
+            let (data, shape) = (context.parameters.values(*at), context.parameters.shape(*at));
+            let width = shape.last().copied().unwrap_or(1);
+            let rows = data.len().checked_div(width).unwrap_or(0);
+            return Ok(Rows { data: Cow::Borrowed(data), stride: width, rows, width });
+        }
         let tensor = self.given(context, place)?;
         let width = tensor.shape().last().copied().unwrap_or(1);
         let rows = tensor.elements().checked_div(width).unwrap_or(0);
@@ -359,7 +416,7 @@ impl Worker {
             Place::Input(at) => feed.get(&program.graph.inputs[*at]),
             Place::Constant(at) => program.constants.get(*at),
             Place::Tensor(at) => self.tensors[*at].as_ref(),
-            Place::View(_) | Place::List(_) => None,
+            Place::View(_) | Place::List(_) | Place::Parameter(_) => None,
         };
         found.ok_or_else(|| context.fail("an operand is not there"))
     }
@@ -374,6 +431,9 @@ impl Worker {
             Place::List(at) => {
                 let list = self.lists[*at].clone();
                 Tensor::from_vec([list.len()], list)
+            }
+            Place::Parameter(at) if *at < context.parameters.len() => {
+                return Ok(context.parameters.to_tensor(*at));
             }
             _ => return self.given(context, place).cloned(),
         };

@@ -4,6 +4,7 @@
 //! with the node's name. Half-precision arithmetic is done in `f32` and rounded at the end of
 //! every operation.
 
+mod attention;
 mod call;
 mod elementwise;
 mod fused;
@@ -15,6 +16,7 @@ mod reduce;
 mod rows;
 mod shape;
 mod slice;
+mod training;
 
 use bytes::Bytes;
 use frazil_graph::{Graph, NodeId, Op};
@@ -86,15 +88,15 @@ fn dispatch(call: &Call<'_>) -> Result<Vec<Tensor>> {
         Op::PackRows(op) => return rows::pack(call, *op),
         Op::UnpackRows => rows::unpack(call)?,
         Op::Embed if call.inputs.len() > 5 => rows::embed(call)?,
-        Op::Attention(op) if op.packed => rows::attention(call, *op)?,
         Op::Embed => fused::embed(call)?,
-        Op::Attention(op) => fused::attention(call, *op)?,
+        Op::Attention(op) => return attention::attention(call, *op, None),
         Op::Quantize(op) => return quantized::quantize(call, op.to),
         Op::Dequantize => quantized::dequantize(call)?,
         Op::Requantize(op) => return quantized::requantize(call, op.to),
         Op::QuantizedLinear => return quantized::linear(call),
         Op::FakeQuantize(steps) => quantized::fake_quantize(call, *steps)?,
         Op::Scaled(op) => quantized::scaled(call, op.axis)?,
+        Op::Training(op) => return training::run(call, op),
         Op::Foreign(_) => return Err(call.fail("frazil cannot run it")),
     };
     Ok(vec![one])
@@ -118,7 +120,8 @@ fn is_arithmetic(op: &Op) -> bool {
         | Op::Gelu(_)
         | Op::Linear(_)
         | Op::Embed
-        | Op::Attention(_) => true,
+        | Op::Attention(_)
+        | Op::Training(_) => true,
         _ => false,
     }
 }

@@ -1,13 +1,12 @@
-//! Packed rows: padding left out of a batch, put back, and what computes without it. Plain and in
-//! order; this is what faster ways are compared with.
+//! Packed rows: padding left out of a batch, put back, and lookups without it. Plain and in order;
+//! this is what faster ways are compared with.
 
-use frazil_graph::op::{Attention, PackRows};
-use frazil_kernels::OutOfRange;
-use frazil_kernels::attention::{self, attention_f32};
-use frazil_kernels::embed::{EmbedError, Embeddings, embed_f32};
-use frazil_tensor::{DType, Tensor};
+use frazil_graph::op::PackRows;
+use frazil_kernels::embed::{self, EmbedError, Embeddings};
+use frazil_kernels::{Number, OutOfRange};
+use frazil_tensor::{DType, Element, Tensor};
 
-use super::call::{Block, Call, by_size};
+use super::call::{Block, Call, by_real, by_size};
 use crate::Result;
 
 /// Index `[t]` and bounds `[b+1]` of a mask `[b, s]`.
@@ -87,16 +86,26 @@ pub fn embed(call: &Call<'_>) -> Result<Tensor> {
     if furthest.is_some_and(|at| at >= most) {
         return Err(call.fail(format!("a sequence of {s}, but the model has {most} positions")));
     }
-    let (words, types, positions) = (call.values(2)?, call.values(3)?, call.values::<f32>(4)?);
+    by_real!(call, call.inputs[2].dtype(), T => lookup::<T>(call, &index, [t, h], s))
+}
+
+fn lookup<T: Element + Number>(
+    call: &Call<'_>,
+    index: &[usize],
+    dims: [usize; 2],
+    s: usize,
+) -> Result<Tensor> {
+    let h = dims[1];
+    let (words, types, positions) = (call.values(2)?, call.values(3)?, call.values::<T>(4)?);
     let (ids, segments) = (call.integers(0)?, call.integers(1)?);
     let mut checked = Ok(());
-    let out = call.make([t, h], |out| {
+    let out = call.make(dims, |out| {
         for (row, &at) in index.iter().enumerate() {
             let positions = &positions[at % s * h..][..h];
             let tables =
                 Embeddings { words: &words, positions, types: &types, hidden: h, sequence: 1 };
             let out = &mut out[row * h..][..h];
-            if let Err(error) = embed_f32(&[ids[at]], &[segments[at]], &tables, out) {
+            if let Err(error) = embed::embed(&[ids[at]], &[segments[at]], &tables, out) {
                 checked = Err((at, error));
                 break;
             }
@@ -113,49 +122,8 @@ pub fn embed(call: &Call<'_>) -> Result<Tensor> {
     }
 }
 
-/// Inputs: q `[tq, n*d]`, k and v `[t, n*d]`, bounds of queries and keys `[b+1]`.
-pub fn attention(call: &Call<'_>, op: Attention) -> Result<Tensor> {
-    let [q, k, v] = [0, 1, 2].map(|i| call.inputs[i].shape());
-    let clash = || {
-        let heads = op.heads;
-        call.fail(format!("q {q}, k {k}, v {v} and {heads} heads do not go together"))
-    };
-    let (&[queries, width], &[keys, k_width]) = (&**q, &**k) else { return Err(clash()) };
-    let fits = k == v && k_width == width && op.heads > 0 && width.is_multiple_of(op.heads);
-    if !fits {
-        return Err(clash());
-    }
-    let (of_queries, of_keys) = (bounds(call, 3, queries)?, bounds(call, 4, keys)?);
-    if of_queries.len() != of_keys.len() {
-        let (a, b) = (call.inputs[3].shape(), call.inputs[4].shape());
-        return Err(call.fail(format!("bounds of {a} for the queries and {b} for the keys")));
-    }
-    let longest = of_keys.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
-    let mut scores = call.room::<f32>(DType::F32, &[longest].into())?;
-    let (q, k, v) = (call.values::<f32>(0)?, call.values::<f32>(1)?, call.values::<f32>(2)?);
-    let steps = super::fused::steps(call, &op)?;
-    call.make([queries, width], |out| {
-        for (query, key) in of_queries.windows(2).zip(of_keys.windows(2)) {
-            let extents = attention::Attention {
-                batch: 1,
-                heads: op.heads,
-                size: width / op.heads,
-                queries: query[1] - query[0],
-                keys: key[1] - key[0],
-                scale: op.scale,
-                mask_value: 0.0,
-                steps,
-            };
-            let queries = query[0] * width..query[1] * width;
-            let keys = key[0] * width..key[1] * width;
-            let operands = [&q[queries.clone()], &k[keys.clone()], &v[keys]];
-            attention_f32(operands, None, &mut out[queries], &mut scores, &extents);
-        }
-    })
-}
-
 /// Input `i` as places in a batch of `positions`.
-fn places(call: &Call<'_>, i: usize, positions: usize) -> Result<Vec<usize>> {
+pub fn places(call: &Call<'_>, i: usize, positions: usize) -> Result<Vec<usize>> {
     let limit = positions;
     let place = |(at, index): (usize, i64)| {
         usize::try_from(index)
@@ -166,21 +134,10 @@ fn places(call: &Call<'_>, i: usize, positions: usize) -> Result<Vec<usize>> {
     call.integers(i)?.into_iter().enumerate().map(place).collect()
 }
 
-/// Input `i` as where the sequences of `rows` begin and end: from 0, never back, to the last row.
-fn bounds(call: &Call<'_>, i: usize, rows: usize) -> Result<Vec<usize>> {
-    let bounds = call.extents(i)?;
-    let ordered = bounds.windows(2).all(|pair| pair[0] <= pair[1]);
-    let whole = bounds.first() == Some(&0) && bounds.last() == Some(&rows);
-    if ordered && whole {
-        return Ok(bounds);
-    }
-    let name = call.graph.value_name(call.node.inputs[i]);
-    Err(call.fail(format!("`{name}` does not part {rows} rows into sequences")))
-}
-
 #[cfg(test)]
 mod tests {
     use frazil_graph::Op;
+    use frazil_graph::op::Attention;
 
     use super::*;
     use crate::ops::tests::{all, close, floats, message, one, tensor};

@@ -2,7 +2,7 @@
 
 use frazil_graph::op::{Split, StridedSlice, Unpack};
 use frazil_kernels::layout::View;
-use frazil_tensor::Tensor;
+use frazil_tensor::{Shape, Tensor};
 
 use super::call::Call;
 use super::movement::show;
@@ -37,7 +37,12 @@ fn window(dim: usize, begin: i64, size: i64) -> Option<(usize, usize)> {
 
 /// Inputs: x, begin, end, strides.
 pub fn strided_slice(call: &Call<'_>, op: StridedSlice) -> Result<Tensor> {
-    let x = call.x().shape();
+    let (view, dims) = strided_view(call, op, call.x().shape())?;
+    show(call, &view, dims)
+}
+
+/// What the window of inputs 1 to 3 shows of extents `x`, and under which extents.
+pub fn strided_view(call: &Call<'_>, op: StridedSlice, x: &Shape) -> Result<(View, Vec<usize>)> {
     let [begin, end, strides] = [call.integers(1)?, call.integers(2)?, call.integers(3)?];
     if begin.len() != end.len() || begin.len() != strides.len() || begin.len() > 32 {
         return Err(call.fail("begin, end and strides are of different lengths"));
@@ -82,7 +87,7 @@ pub fn strided_slice(call: &Call<'_>, op: StridedSlice) -> Result<Tensor> {
     }
     // What nobody named, at the end.
     dims.extend_from_slice(&x[axis..]);
-    show(call, &view, dims)
+    Ok((view, dims))
 }
 
 /// First element and number of elements of `from..to` by `step`, as Python counts them.

@@ -261,6 +261,7 @@ pub(super) fn refused(op: &Op) -> Emitted {
         Op::PackRows(_) | Op::UnpackRows | Op::Attention(_) | Op::Embed => {
             "packed rows are for running: export the graph before packing"
         }
+        Op::Training(_) => "training is for running: export the graph without it",
         _ => "ONNX has no such operation",
     }
     .to_owned())

@@ -339,6 +339,7 @@ fn emit(b: &mut Builder<'_>, id: NodeId) -> Result<(), Refusal> {
         }
         Op::FakeQuantize(steps) => quantized::fake_quantize(b, node, *steps),
         Op::Scaled(op) => quantized::scaled(b, node, *op),
+        op @ Op::Training(_) => compute::refused(op),
     }
 }
 

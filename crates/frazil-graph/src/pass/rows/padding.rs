@@ -1,7 +1,7 @@
 //! Whether an output counts on what stands in the place of padding: a mean over all positions,
 //! say. Packing puts zeros there, so such a graph is left alone.
 
-use crate::op::{Binary, Op};
+use crate::op::{Binary, Op, Training};
 use crate::{Dim, Facts, Graph, NodeId, Value};
 
 use super::region::Region;
@@ -51,6 +51,7 @@ pub(super) fn counts_on_padding(
             Op::Unary(_) | Op::Cast(_) | Op::Reshape | Op::Softmax | Op::FakeQuantize(_) => {
                 reads[0].hidden
             }
+            Op::Training(Training::CrossEntropy) => reads[0].hidden,
             _ => false,
         };
         let over = |i: usize, axes: Option<&[i64]>| {
@@ -60,7 +61,9 @@ pub(super) fn counts_on_padding(
             Op::Reduce(_) | Op::ArgMax(_) => {
                 over(0, facts[node.inputs[1]].known_elements().as_deref())
             }
-            Op::Softmax | Op::LogSoftmax => !hidden && over(0, Some(&[-1])),
+            Op::Softmax | Op::LogSoftmax | Op::Training(Training::CrossEntropy) => {
+                !hidden && over(0, Some(&[-1]))
+            }
             Op::MatMul(op) if !reads[0].hidden => {
                 // a: [.., m, k]  b: [.., k, n]
                 let a = if op.transpose_a { -2 } else { -1 };

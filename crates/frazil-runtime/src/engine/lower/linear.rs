@@ -131,7 +131,22 @@ impl Lowering<'_> {
         }
         let weights = self.pack(&[matrix])?;
         self.absorb(node);
-        // The nodes that this step computes; the last one's value is what it writes.
+        let (joined, applied, residual) = self.joined(id, &dims);
+        let out = self.view(&dims);
+        for node in joined {
+            self.places.insert(node.into(), Place::View(out.clone()));
+            self.done.insert(node);
+        }
+        self.product(id, weights, applied, residual, out)
+    }
+
+    /// The nodes that a product's step computes (the last one's value is what it writes): itself, and
+    /// the activation and the sum that follow it.
+    pub(super) fn joined(
+        &mut self,
+        id: NodeId,
+        dims: &[Dim],
+    ) -> (Vec<NodeId>, Activation, Option<Place>) {
         let mut joined = vec![id];
         let mut applied = Activation::None;
         if let Some(reader) = self.only_reader(id.into())
@@ -140,17 +155,12 @@ impl Lowering<'_> {
             applied = activation;
             joined.push(reader);
         }
-        let residual = joined.last().and_then(|&last| self.residual(last, &dims));
+        let residual = joined.last().and_then(|&last| self.residual(last, dims));
         let residual = residual.map(|(sum, place)| {
             joined.push(sum);
             place
         });
-        let out = self.view(&dims);
-        for node in joined {
-            self.places.insert(node.into(), Place::View(out.clone()));
-            self.done.insert(node);
-        }
-        self.product(id, weights, applied, residual, out)
+        (joined, applied, residual)
     }
 
     /// The sum that is all that reads a value, and the other summand, if that is already there.

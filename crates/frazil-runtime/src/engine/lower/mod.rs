@@ -5,6 +5,7 @@
 
 mod bytes;
 mod linear;
+mod training;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -24,15 +25,20 @@ use super::survey::{
 };
 use super::weights::Table;
 use super::{PackedWeights, memory};
-use crate::plan::Plan;
+use crate::plan::{Plan, Variables};
 use crate::{Error, Result, ops};
 
 /// Why a node is left to the plain kernels.
 type Reason = String;
 
 /// The program of a graph that was raised (and packed, if it is to be).
-pub(crate) fn lower(graph: Graph, isa: Isa, before: Option<&PackedWeights>) -> Result<Program> {
-    let plan = Plan::with(&graph, &graph.outputs, before.is_some())?;
+pub(crate) fn lower(
+    graph: Graph,
+    isa: Isa,
+    before: Option<&PackedWeights>,
+    variables: Variables,
+) -> Result<Program> {
+    let plan = Plan::with(&graph, &graph.outputs, variables)?;
     let facts = infer(&graph)?;
     let needed: HashSet<NodeId> = plan.steps.iter().map(|step| step.node).collect();
     let mut uses: HashMap<Value, Vec<NodeId>> = HashMap::new();
@@ -60,6 +66,11 @@ pub(crate) fn lower(graph: Graph, isa: Isa, before: Option<&PackedWeights>) -> R
     }
     // From here on only `constants` has them: a weight that is packed can be let go.
     let graph = without_constants(graph);
+    let is_variable = |id: &NodeId| matches!(graph.node(*id).op, Op::Variable(_));
+    let variables: HashMap<NodeId, usize> = match variables {
+        Variables::Given => graph.ids().filter(is_variable).zip(0..).collect(),
+        _ => HashMap::new(),
+    };
     let mut lowering = Lowering {
         facts,
         uses,
@@ -77,6 +88,7 @@ pub(crate) fn lower(graph: Graph, isa: Isa, before: Option<&PackedWeights>) -> R
         deferred: HashSet::new(),
         factors: HashMap::new(),
         columns: HashMap::new(),
+        transposed: HashMap::new(),
         program: Program {
             graph: Graph::new(),
             isa,
@@ -86,6 +98,7 @@ pub(crate) fn lower(graph: Graph, isa: Isa, before: Option<&PackedWeights>) -> R
             storages: Vec::new(),
             tensors: 0,
             lists: 0,
+            parameters: variables.len(),
             constants: Vec::new(),
             linears: Vec::new(),
             linears_i8: Vec::new(),
@@ -94,6 +107,7 @@ pub(crate) fn lower(graph: Graph, isa: Isa, before: Option<&PackedWeights>) -> R
             absorbed: Vec::new(),
         },
         graph: &graph,
+        variables,
     };
     constant.iter().for_each(|&id| lowering.let_go(id));
     let groups = lowering.groups(&plan);
@@ -146,6 +160,10 @@ struct Lowering<'g> {
     factors: HashMap<NodeId, (Value, Arc<[f32]>)>,
     /// Transpositions without a value of their own, and what they transpose.
     columns: HashMap<NodeId, Value>,
+    /// Weights that the caller gives at every run.
+    variables: HashMap<NodeId, usize>,
+    /// Values whose rows were turned into columns.
+    transposed: HashMap<Value, View>,
     program: Program,
 }
 
@@ -272,14 +290,34 @@ impl Lowering<'_> {
 
     /// Memory for a value that a fast step makes.
     fn view(&mut self, dims: &[Dim]) -> View {
+        // What has the extents of a weight is its gradient, and as dense as the weight is.
+        let weight = !self.variables.is_empty() && dims.iter().all(|dim| dim.as_known().is_some());
+        if weight { self.dense_view(dims) } else { self.view_of(dims, padded) }
+    }
+
+    /// The same, without gaps between the rows.
+    fn dense_view(&mut self, dims: &[Dim]) -> View {
+        self.view_of(dims, |width| width)
+    }
+
+    fn view_of(&mut self, dims: &[Dim], stride: impl Fn(usize) -> usize) -> View {
         let dims: Vec<ExtentId> = dims.iter().map(|dim| self.extent(dim)).collect();
         let &last = dims.last().expect("scalars were refused");
         let stride = match self.program.extents[last].as_known() {
-            Some(width) => Stride::Known(padded(width as usize)),
+            Some(width) => Stride::Known(stride(width as usize)),
             None => Stride::Extent(last),
         };
         self.program.storages.push(Storage { block: 0, stride, kind: Kind::F32 });
         View { storage: self.program.storages.len() - 1, column: 0, dims }
+    }
+
+    /// Whether the rows of a view have no gaps between them.
+    fn is_dense(&self, view: &View) -> bool {
+        let width = view.dims.last().and_then(|&last| self.program.extents[last].as_known());
+        match (self.program.storages[view.storage].stride, width) {
+            (Stride::Known(stride), Some(width)) => stride == width as usize,
+            _ => false,
+        }
     }
 
     /// The only node that reads a value, if there is just one.
@@ -322,7 +360,9 @@ impl Lowering<'_> {
         }
         // A weight that is packed only, or bytes only, has no value for a plain kernel.
         let packed = |&&value: &&Value| {
-            matches!(graph.op(self.behind(value)), Op::Variable(_)) || self.weights.only(value)
+            let source = self.behind(value).node;
+            let is_variable = matches!(graph.node(source).op, Op::Variable(_));
+            (is_variable && !self.variables.contains_key(&source)) || self.weights.only(value)
         };
         if let Some(&value) = node.inputs.iter().find(packed) {
             let why = self.program.slow.last().filter(|(name, _)| *name == node.name);
@@ -346,6 +386,9 @@ impl Lowering<'_> {
     /// Makes a fast step of the node; `false` if there is none for its kind, the reason if there
     /// is one that does not fit.
     fn fast(&mut self, id: NodeId, node: &Node, groups: &Groups) -> Result<bool, Reason> {
+        if let Some(done) = self.training(id, node)? {
+            return Ok(done);
+        }
         match &node.op {
             Op::PackRows(op) => self.pack_rows(id, node, op.first),
             Op::UnpackRows => self.unpack_rows(id, node)?,
@@ -476,7 +519,19 @@ impl Lowering<'_> {
         node: &Node,
         op: &frazil_graph::op::Attention,
     ) -> Result<(), Reason> {
-        let dims = self.dims(id.into())?;
+        let work = self.attention_of(op, &node.inputs, id.into())?;
+        self.step(id, Work::Attention(Box::new(work)));
+        Ok(())
+    }
+
+    /// Attention of these inputs, with memory for its value: of the extents of `value`, which it is.
+    fn attention_of(
+        &mut self,
+        op: &frazil_graph::op::Attention,
+        inputs: &[Value],
+        value: Value,
+    ) -> Result<Attention, Reason> {
+        let dims = self.dims(value)?;
         let width = dims.last().and_then(Dim::as_known).unwrap_or(0) as usize;
         if dims.len() != 2 || op.heads == 0 || !width.is_multiple_of(op.heads) {
             return Err("the operands do not go together".into());
@@ -485,21 +540,21 @@ impl Lowering<'_> {
         if !size.is_multiple_of(8) || size == 0 {
             return Err(format!("a head has {size} columns, which is no multiple of 8"));
         }
-        for i in 0..3 {
-            let operand = self.dims(node.inputs[i])?;
+        for &input in &inputs[..3] {
+            let operand = self.dims(input)?;
             if operand.len() != 2 || operand[1] != dims[1] {
                 return Err("the operands do not go together".into());
             }
         }
-        let [q, k, v] = [0, 1, 2].map(|i| self.place(node.inputs[i]));
+        let [q, k, v] = [0, 1, 2].map(|i| self.place(inputs[i]));
         let sequences = if op.packed {
-            let (queries, keys) = (self.place(node.inputs[3]), self.place(node.inputs[4]));
+            let (queries, keys) = (self.place(inputs[3]), self.place(inputs[4]));
             Sequences::Packed { queries, keys }
         } else {
-            Sequences::Mask(self.place(node.inputs[3]))
+            Sequences::Mask(self.place(inputs[3]))
         };
         let out = self.view(&dims);
-        self.places.insert(id.into(), Place::View(out.clone()));
+        self.places.insert(value, Place::View(out.clone()));
         let out = Target::F32(out);
         let (heads, scale) = (op.heads, op.scale);
         let steps = match op.steps {
@@ -507,9 +562,7 @@ impl Lowering<'_> {
             Some(Steps::Tensor { scale, zero }) => Some((scale, zero)),
             Some(other) => return Err(format!("its softmax cannot be on {other:?}")),
         };
-        let work = Attention { q, k, v, heads, size, scale, steps, sequences, out };
-        self.step(id, Work::Attention(Box::new(work)));
-        Ok(())
+        Ok(Attention { q, k, v, heads, size, scale, steps, sequences, out })
     }
 
     fn add(&mut self, id: NodeId, node: &Node) -> Result<bool, Reason> {

@@ -108,6 +108,7 @@ impl Prover<'_> {
             Op::LayerNorm(_) => one(self.layer_norm()?),
             Op::Linear(op) => one(self.linear(op.transpose_w)?),
             Op::PackRows(_) | Op::UnpackRows => Err(PACKED.to_owned()),
+            Op::Training(_) => Err("a training step keeps its sizes".to_owned()),
             Op::Embed if inputs.len() > 5 => Err(PACKED.to_owned()),
             Op::Attention(op) if op.packed => Err(PACKED.to_owned()),
             Op::Embed => one(self.embed()?),

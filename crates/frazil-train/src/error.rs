@@ -1,0 +1,111 @@
+//! The ways training can go wrong, each with where.
+
+/// A result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What is wrong with a graph that is to be trained, or with what was asked of it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A graph that is none, or a node that cannot be added.
+    #[error(transparent)]
+    Graph(Box<frazil_graph::Error>),
+    /// An operation that has no rule.
+    #[error("`{name}` ({op}) has no gradient: {reason}")]
+    NoGradient {
+        /// The node.
+        name: String,
+        /// Its operation.
+        op: String,
+        /// Why not.
+        reason: String,
+    },
+    /// A loss that is not one number.
+    #[error("the loss `{name}` is {found}, one real number expected")]
+    NoLoss {
+        /// Its name.
+        name: String,
+        /// Type and shape.
+        found: String,
+    },
+    /// A weight that makes no difference.
+    #[error("the loss does not depend on `{name}`")]
+    NotReached {
+        /// Its name.
+        name: String,
+    },
+    /// A graph without the end that a loss is computed from.
+    #[error("the graph has no output `{name}`, which the {loss} loss is computed from")]
+    NoOutput {
+        /// The output.
+        name: String,
+        /// The loss.
+        loss: &'static str,
+    },
+    /// A graph without embeddings, of which the rows of a batch are known.
+    #[error("the graph has no embeddings of a batch [b, s]: where its rows come from is unknown")]
+    NoRows,
+    /// A value that has no row for each position.
+    #[error("`{name}` cannot go through dropout: its rows are not those of the batch")]
+    NoPlaces {
+        /// Its name.
+        name: String,
+    },
+    /// What cannot run.
+    #[error(transparent)]
+    Runtime(Box<frazil_runtime::Error>),
+    /// A step that was asked for without a batch.
+    #[error("a step needs at least one batch")]
+    NoBatch,
+    /// A loss, or gradients, that are no number.
+    #[error("the {what} of step {step} is {value}, which is no number to go on with")]
+    NotFinite {
+        /// The loss, or the norm of the gradients.
+        what: &'static str,
+        /// Steps that were taken before.
+        step: u64,
+        /// What it is.
+        value: f64,
+    },
+    /// A checkpoint that does not have what is needed to go on from it.
+    #[error("the state has no `{name}` to go on from")]
+    NoState {
+        /// The tensor.
+        name: String,
+        /// Why not.
+        #[source]
+        source: frazil_tensor::StoreError,
+    },
+    /// A checkpoint of another training.
+    #[error("`{name}` is {found}, {expected} expected")]
+    WrongState {
+        /// The tensor.
+        name: String,
+        /// Type and shape in the checkpoint.
+        found: String,
+        /// Type and shape in this training.
+        expected: String,
+    },
+    /// A head that is not trained.
+    #[error("there is no loss for the head `{head}`")]
+    NoLossFor {
+        /// The head.
+        head: String,
+    },
+}
+
+/// The large ones are boxed, so that a result stays small.
+macro_rules! boxed {
+    ($($variant:ident: $error:ty),* $(,)?) => {
+        $(impl From<$error> for Error {
+            fn from(error: $error) -> Self {
+                Self::$variant(Box::new(error))
+            }
+        })*
+    };
+}
+
+boxed! {
+    Graph: frazil_graph::Error,
+    Runtime: frazil_runtime::Error,
+}

@@ -1,0 +1,24 @@
+//! Training on the one graph: what the loss is, how it changes with the weights, and how these
+//! change in turn.
+//!
+//! - [`loss`]: the losses of google-research/bert, attached to its graphs.
+//! - [`grad`]: the gradient of a loss, as nodes of the same graph.
+//! - [`optim`], [`schedule`]: what gradients do to weights, and how much of it at which step.
+//! - [`dropout`], [`recompute`]: passes over the graph before and after gradients are added.
+//! - [`trainer`]: all of it together, step after step, and what has to be stored to go on.
+//!
+//! What this crate leaves out: reading data sets (`frazil-bert`), and commands (`frazil`).
+
+pub mod dropout;
+mod error;
+pub mod grad;
+pub mod loss;
+pub mod optim;
+mod recompute;
+pub mod schedule;
+pub mod trainer;
+
+pub use error::{Error, Result};
+pub use grad::gradients;
+pub use recompute::recompute;
+pub use trainer::Trainer;

@@ -1,0 +1,169 @@
+//! What changes from step to step: learning rates, betas, and the factor on the loss.
+//!
+//! Steps are counted from 0, as `global_step` is when a step begins.
+
+/// A learning rate by the step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Schedule {
+    /// The same always.
+    Constant(f64),
+    /// google-research/bert's `create_optimizer`, rounding for rounding.
+    Bert(Bert),
+    /// The rate from each of these steps on, in ascending order; before the first, that of the first.
+    Steps(Vec<(u64, f64)>),
+    /// The same by epochs of so many steps.
+    Epochs {
+        /// Steps of an epoch.
+        steps: u64,
+        /// The rate from each of these epochs on.
+        rates: Vec<(u64, f64)>,
+    },
+}
+
+/// Linear from 0 to the full rate, then linear to 0 over all steps: the second line is not moved by
+/// the first one, which it meets at `1 - warmup / steps` of the rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bert {
+    /// The full rate.
+    pub rate: f64,
+    /// Steps until the rate is 0; it stays there.
+    pub steps: u64,
+    /// Steps of the first line; 0 for none.
+    pub warmup: u64,
+}
+
+impl Schedule {
+    /// The rate of a step.
+    pub fn rate(&self, step: u64) -> f32 {
+        match self {
+            Schedule::Constant(rate) => *rate as f32,
+            Schedule::Bert(bert) => bert.rate(step),
+            Schedule::Steps(rates) => latest(rates, step),
+            Schedule::Epochs { steps, rates } => latest(rates, step / (*steps).max(1)),
+        }
+    }
+}
+
+fn latest(rates: &[(u64, f64)], at: u64) -> f32 {
+    let passed = rates.iter().take_while(|(from, _)| *from <= at).last();
+    passed.or(rates.first()).map_or(0.0, |(_, rate)| *rate as f32)
+}
+
+impl Bert {
+    /// All in `f32`, one rounding for each operation of the original's graph as TensorFlow runs it:
+    /// it multiplies by reciprocals where the graph divides by constants, and multiplies constants
+    /// that follow each other first. Both lines are mixed by a flag that is a number.
+    fn rate(&self, step: u64) -> f32 {
+        let rate = self.rate as f32;
+        let (now, all) = (step as f32, self.steps as f32);
+        let decayed = rate * (1.0 - now.min(all) * (1.0 / all));
+        if self.warmup == 0 {
+            return decayed;
+        }
+        let rising = now * (rate * (1.0 / self.warmup as f32));
+        let is_warmup = if step < self.warmup { 1.0 } else { 0.0 };
+        (1.0 - is_warmup) * decayed + is_warmup * rising
+    }
+}
+
+/// A number that goes from one to another in a straight line, and stays: a beta of Adam, say.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Transition {
+    /// At step 0.
+    pub init: f64,
+    /// From step `steps` on.
+    pub last: f64,
+    /// How long it takes.
+    pub steps: u64,
+}
+
+impl Transition {
+    /// The number at a step.
+    pub fn at(&self, step: u64) -> f64 {
+        let part = step.min(self.steps) as f64 / self.steps.max(1) as f64;
+        self.init + (self.last - self.init) * part
+    }
+}
+
+/// The factor on the loss that keeps small gradients from vanishing. Gradients are divided by it
+/// before they are used.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LossScale {
+    /// Always the same; 1 for none.
+    Static(f32),
+    /// Doubled after `interval` steps without an overflow, halved by one.
+    Dynamic {
+        /// As it is.
+        scale: f32,
+        /// Steps until it is doubled.
+        interval: u64,
+        /// Steps since it was changed.
+        since: u64,
+    },
+}
+
+impl LossScale {
+    /// As it is.
+    pub fn scale(&self) -> f32 {
+        match *self {
+            LossScale::Static(scale) | LossScale::Dynamic { scale, .. } => scale,
+        }
+    }
+
+    /// After a step. Whether that counts: with a dynamic scale, one that overflowed does not, and the
+    /// next one is tried with a smaller scale.
+    pub fn after(&mut self, finite: bool) -> bool {
+        let LossScale::Dynamic { scale, interval, since } = self else { return true };
+        *since += 1;
+        match finite {
+            false => {
+                (*scale, *since) = ((*scale / 2.0).max(f32::MIN_POSITIVE), 0);
+            }
+            true if *since >= *interval => {
+                (*scale, *since) = ((*scale * 2.0).min(f32::MAX / 4.0), 0);
+            }
+            true => {}
+        }
+        finite
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_steps_and_epochs() {
+        let rates = vec![(0, 1e-3), (10, 5e-4), (20, 1e-4)];
+        let by_step = Schedule::Steps(rates.clone());
+        let rate = |rates: &Schedule, steps: [u64; 4]| steps.map(|step| rates.rate(step));
+        assert_eq!(rate(&by_step, [0, 9, 10, 99]), [1e-3, 1e-3, 5e-4, 1e-4]);
+        let by_epoch = Schedule::Epochs { steps: 7, rates };
+        assert_eq!(rate(&by_epoch, [69, 70, 139, 140]), [1e-3, 5e-4, 5e-4, 1e-4]);
+        assert_eq!(Schedule::Steps(vec![(5, 2.0)]).rate(0), 2.0);
+        assert_eq!(Schedule::Constant(0.5).rate(7), 0.5);
+    }
+
+    #[test]
+    fn betas_go_and_stay() {
+        let beta = Transition { init: 0.62, last: 0.38, steps: 1000 };
+        assert_eq!((beta.at(0), beta.at(1000), beta.at(5000)), (0.62, 0.38, 0.38));
+        assert!((beta.at(500) - 0.5).abs() < 1e-12);
+        assert_eq!(Transition { init: 1.0, last: 2.0, steps: 0 }.at(0), 1.0);
+    }
+
+    #[test]
+    fn a_dynamic_scale_is_halved_by_an_overflow() {
+        let mut scale = LossScale::Dynamic { scale: 8.0, interval: 2, since: 0 };
+        assert!(scale.after(true));
+        assert_eq!(scale.scale(), 8.0);
+        assert!(scale.after(true));
+        assert_eq!(scale.scale(), 16.0);
+        assert!(!scale.after(false));
+        assert_eq!(scale.scale(), 8.0);
+        assert!(scale.after(true) && scale.scale() == 8.0);
+        let mut fixed = LossScale::Static(4.0);
+        assert!(fixed.after(false));
+        assert_eq!(fixed.scale(), 4.0);
+    }
+}

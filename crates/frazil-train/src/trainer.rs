@@ -1,0 +1,427 @@
+//! Training: a graph with a loss, an optimizer and a schedule, batch after batch.
+//!
+//! A step computes loss and gradients of one or several batches, adds these up, and lets the optimizer
+//! change the weights. All that a training consists of ([`Trainer::state`]) can be taken out, stored
+//! and put back: it then goes on as if nothing had been, bit for bit, at the same number of threads
+//! or another.
+
+use frazil_graph::op::{Input, Reduce, ReduceKind, Unary};
+use frazil_graph::{Graph, Node, NodeId, Op, Port, Value};
+use frazil_kernels::optim::add_f32;
+use frazil_runtime::{Engine, EngineOptions, Inputs, Outputs, Parameters, StepTime, Worker, raise};
+use frazil_tensor::{DType, Shape, Tensor, TensorStore};
+
+use crate::dropout::{self, KEY, Rates};
+use crate::grad::{gathered, gradients_from};
+use crate::optim::{self, Optimizer};
+use crate::recompute::recompute;
+use crate::schedule::{LossScale, Schedule, Transition};
+use crate::{Error, Result};
+
+/// What is fixed for a training.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How weights are changed.
+    pub optimizer: optim::Options,
+    /// By how much, at which step.
+    pub schedule: Schedule,
+    /// β₁ of Adam by the step, where it is not always the same.
+    pub beta1: Option<Transition>,
+    /// The factor on the loss.
+    pub loss_scale: LossScale,
+    /// Dropout; none if not given.
+    pub dropout: Option<Rates>,
+    /// Of all chance.
+    pub seed: u64,
+    /// Whether padding is left out, where the loss allows it.
+    pub packed: bool,
+    /// Whether what gradients need of the layers is computed again instead of being kept.
+    pub recompute: bool,
+    /// Whether gradients are clipped by the norm that TensorFlow computes: of a table of which rows
+    /// are looked up, that of the rows, not of their sums.
+    pub norm_of_rows: bool,
+    /// Instructions and threads.
+    pub engine: EngineOptions,
+}
+
+impl Options {
+    /// google-research/bert's: its optimizer, its clipping, its schedule; no dropout yet.
+    pub fn bert(schedule: Schedule) -> Self {
+        Self {
+            optimizer: optim::Options::bert(),
+            schedule,
+            beta1: None,
+            loss_scale: LossScale::Static(1.0),
+            dropout: None,
+            seed: 0,
+            packed: true,
+            recompute: false,
+            norm_of_rows: true,
+            engine: EngineOptions::default(),
+        }
+    }
+}
+
+/// The input that the loss's factor is fed as.
+const SCALE: &str = "loss_scale";
+
+/// What a step did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// Steps that were taken before this one.
+    pub step: u64,
+    /// The mean of the batches' losses.
+    pub loss: f64,
+    /// What the loss is the sum of, by name, if it is one.
+    pub parts: Vec<(String, f64)>,
+    /// The learning rate.
+    pub rate: f32,
+    /// The norm of all gradients together, before clipping.
+    pub norm: f64,
+    /// Whether the weights were changed: with a dynamic factor on the loss, a step whose gradients
+    /// overflowed is passed over.
+    pub changed: bool,
+}
+
+/// A training under way.
+pub struct Trainer {
+    options: Options,
+    engine: Engine,
+    worker: Worker,
+    parameters: Parameters,
+    optimizer: Optimizer,
+    loss_scale: LossScale,
+    step: u64,
+    /// The loss and its parts.
+    losses: Vec<String>,
+    layout: Layout,
+    /// Sums of the gradients of several batches; empty for one.
+    sums: Vec<Vec<f32>>,
+}
+
+impl Trainer {
+    /// For a graph whose first output is the loss (see [`crate::loss::attach`]), as the original has
+    /// it: raising and packing is done here. All weights are 0; see [`Trainer::load`].
+    pub fn new(mut graph: Graph, options: Options) -> Result<Self> {
+        raise(&mut graph, options.packed)?;
+        if let Some(rates) = &options.dropout {
+            dropout::insert(&mut graph, rates)?;
+        }
+        let losses: Vec<String> = graph.outputs.iter().map(|port| port.name.clone()).collect();
+        let layout = add_gradients(&mut graph, &options)?;
+        graph.prune();
+        let engine = Engine::for_training(graph, &options.engine)?;
+        let parameters = Parameters::zeros(engine.graph())?;
+        let size = |at: usize| (parameters.name(at), parameters.values(at).len());
+        let optimizer = Optimizer::new(options.optimizer.clone(), (0..parameters.len()).map(size));
+        Ok(Self {
+            worker: engine.worker(),
+            engine,
+            optimizer,
+            parameters,
+            loss_scale: options.loss_scale,
+            step: 0,
+            losses,
+            layout,
+            sums: Vec::new(),
+            options,
+        })
+    }
+
+    /// Gives the weights their values; one that the store lacks, or has of another shape, is an error.
+    pub fn load(&mut self, weights: &dyn TensorStore) -> Result<()> {
+        self.parameters = Parameters::read(self.engine.graph(), weights)?;
+        Ok(())
+    }
+
+    /// The weights.
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// The weights, to be changed: initialised, say.
+    pub fn parameters_mut(&mut self) -> &mut Parameters {
+        &mut self.parameters
+    }
+
+    /// Steps that were taken.
+    pub fn steps(&self) -> u64 {
+        self.step
+    }
+
+    /// What runs a step.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Takes a step over these batches: the gradients are those of the mean of their losses.
+    ///
+    /// A loss or gradients that are no number are an error, and the weights stay as they were; with a
+    /// dynamic factor on the loss, gradients that overflow are passed over instead.
+    pub fn step(&mut self, batches: &[&Inputs]) -> Result<Report> {
+        let (last, others) = batches.split_last().ok_or(Error::NoBatch)?;
+        let mut losses = vec![0.0; self.losses.len()];
+        for (number, batch) in others.iter().enumerate() {
+            let inputs = self.fed(batch, number, batches.len());
+            let outputs = self.worker.run_with(&inputs, &self.parameters)?;
+            add_losses(&mut losses, &outputs)?;
+            add_grads(&mut self.sums, &self.engine, number == 0, &self.layout, &outputs)?;
+        }
+        let inputs = self.fed(last, others.len(), batches.len());
+        let outputs = self.worker.run_with(&inputs, &self.parameters)?;
+        add_losses(&mut losses, &outputs)?;
+        losses.iter_mut().for_each(|loss| *loss /= batches.len() as f64);
+        if !losses[0].is_finite() && matches!(self.loss_scale, LossScale::Static(_)) {
+            return Err(Error::NotFinite { what: "loss", step: self.step, value: losses[0] });
+        }
+        let (pool, isa) = (self.engine.pool(), self.engine.isa());
+        let mut own = Vec::new();
+        let mut square_sum = None;
+        let grads: Vec<&[f32]> = if others.is_empty() {
+            for at in self.layout.grads() {
+                own.push(outputs.numbers(at)?);
+            }
+            if self.options.norm_of_rows && !self.layout.rows.is_empty() {
+                let dense = (0..own.len()).filter(|at| !self.layout.rows.contains(at));
+                let dense = dense.map(|at| &*own[at]);
+                let mut sum = self.optimizer.square_sum(pool, isa, dense);
+                for at in self.layout.squares() {
+                    sum += number(&outputs, at)?;
+                }
+                square_sum = Some(sum);
+            }
+            own.iter().map(|grad| &**grad).collect()
+        } else {
+            add_grads(&mut self.sums, &self.engine, false, &self.layout, &outputs)?;
+            self.sums.iter().map(Vec::as_slice).collect()
+        };
+        let rate = self.options.schedule.rate(self.step);
+        let step = optim::Step {
+            number: self.step,
+            rate,
+            beta1: self.options.beta1.map(|beta| beta.at(self.step)),
+            divisor: self.loss_scale.scale() * batches.len() as f32,
+            square_sum,
+        };
+        let pairs = self.parameters.all_mut().zip(grads).collect();
+        let taken = self.optimizer.step(pool, isa, &step, pairs);
+        drop(own);
+        let counts = self.loss_scale.after(taken.changed);
+        if !taken.changed && counts {
+            let what = "norm of the gradients";
+            return Err(Error::NotFinite { what, step: self.step, value: taken.norm });
+        }
+        let parts = self.losses.iter().cloned().zip(losses.iter().copied()).skip(1);
+        let report = Report {
+            step: self.step,
+            loss: losses[0],
+            parts: parts.collect(),
+            rate,
+            norm: taken.norm,
+            changed: taken.changed,
+        };
+        self.step += u64::from(taken.changed);
+        Ok(report)
+    }
+
+    /// Bytes that steps have taken so far beside weights and what the optimizer remembers: values
+    /// between the layers, gradients, and scratch.
+    pub fn memory(&self) -> usize {
+        self.worker.memory()
+    }
+
+    /// What each part of a step over this batch takes, but for the optimizer.
+    pub fn profile(&mut self, batch: &Inputs) -> Result<Vec<StepTime>> {
+        let inputs = self.fed(batch, 0, 1);
+        Ok(self.worker.profile_with(&inputs, Some(&self.parameters))?)
+    }
+
+    /// A batch with what else the graph is fed.
+    fn fed(&self, batch: &Inputs, number: usize, of: usize) -> Inputs {
+        let mut inputs = batch.clone();
+        let scalar = |value: f32| Tensor::from_vec([], vec![value]).expect("one number");
+        inputs.insert(SCALE.to_owned(), scalar(self.loss_scale.scale()));
+        if self.layout.dropout {
+            // Every batch of a step has chances of its own.
+            let at = self.step.wrapping_mul(of as u64).wrapping_add(number as u64);
+            let key = Tensor::from_vec([2], vec![self.options.seed as i64, at as i64]);
+            inputs.insert(KEY.to_owned(), key.expect("two numbers"));
+        }
+        inputs
+    }
+
+    /// All that the training consists of, by the names that TensorFlow's checkpoints have: weights,
+    /// what the optimizer remembers of them (`WEIGHT/SLOT`), and `global_step`; then what only frazil
+    /// knows. Each tensor is made when it is asked for.
+    pub fn state(&self) -> impl Iterator<Item = (String, Tensor)> + '_ {
+        let weights = (0..self.parameters.len())
+            .map(|at| (self.parameters.name(at).to_owned(), self.parameters.to_tensor(at)));
+        let slots = self.optimizer.slots().map(|(of, slot, values)| {
+            let shape = self.parameters.position(of).map(|at| self.parameters.shape(at).clone());
+            let shape = shape.unwrap_or_else(|| Shape::from([values.len()]));
+            let tensor = Tensor::from_vec(shape, values.to_vec()).expect("as long as its weight");
+            (format!("{of}/{slot}"), tensor)
+        });
+        let integer = |name: &str, value: u64| {
+            let tensor = Tensor::from_vec([], vec![value as i64]).expect("one number");
+            (name.to_owned(), tensor)
+        };
+        let mut rest = vec![integer(STEP, self.step), integer(SEED, self.options.seed)];
+        if let LossScale::Dynamic { scale, since, .. } = self.loss_scale {
+            rest.push(integer(SINCE, since));
+            let scale = Tensor::from_vec([], vec![scale]).expect("one number");
+            rest.push((FACTOR.to_owned(), scale));
+        }
+        weights.chain(slots).chain(rest)
+    }
+
+    /// Goes on from a stored [`Trainer::state`].
+    pub fn restore(&mut self, state: &dyn TensorStore) -> Result<()> {
+        let get = |name: &str| {
+            state.tensor(name).map_err(|source| Error::NoState { name: name.to_owned(), source })
+        };
+        let wrong = |name: &str, found: &Tensor, expected: String| Error::WrongState {
+            name: name.to_owned(),
+            found: format!("{} {}", found.dtype(), found.shape()),
+            expected,
+        };
+        let integer = |name: &str| -> Result<u64> {
+            let tensor = get(name)?;
+            match tensor.values::<i64>() {
+                Ok(values) if values.len() == 1 => Ok(values[0] as u64),
+                _ => Err(wrong(name, &tensor, "one int64".to_owned())),
+            }
+        };
+        let parameters = Parameters::read(self.engine.graph(), state)?;
+        let step = integer(STEP)?;
+        let seed = integer(SEED)?;
+        let mut loss_scale = self.options.loss_scale;
+        if let LossScale::Dynamic { scale, since, .. } = &mut loss_scale {
+            *since = integer(SINCE)?;
+            let factor = get(FACTOR)?;
+            match factor.values::<f32>() {
+                Ok(values) if values.len() == 1 => *scale = values[0],
+                _ => return Err(wrong(FACTOR, &factor, "one float32".to_owned())),
+            }
+        }
+        for (of, slot, values) in self.optimizer.slots_mut() {
+            let name = format!("{of}/{slot}");
+            let tensor = get(&name)?;
+            match tensor.values::<f32>() {
+                Ok(stored) if stored.len() == values.len() => values.copy_from_slice(&stored),
+                _ => return Err(wrong(&name, &tensor, format!("{} float32", values.len()))),
+            }
+        }
+        (self.parameters, self.step, self.loss_scale) = (parameters, step, loss_scale);
+        self.options.seed = seed;
+        Ok(())
+    }
+}
+
+/// Names of what a state has beside weights and slots.
+const STEP: &str = "global_step";
+const SEED: &str = "frazil/seed";
+const FACTOR: &str = "frazil/loss_scale";
+const SINCE: &str = "frazil/loss_scale_steps";
+
+/// Which outputs of the graph are what.
+#[derive(Clone, Debug, Default)]
+struct Layout {
+    losses: usize,
+    weights: usize,
+    /// Weights whose norm is that of rows; their sums of squares are the last outputs.
+    rows: Vec<usize>,
+    /// Whether chances are fed.
+    dropout: bool,
+}
+
+impl Layout {
+    fn grads(&self) -> std::ops::Range<usize> {
+        self.losses..self.losses + self.weights
+    }
+
+    fn squares(&self) -> std::ops::Range<usize> {
+        let from = self.losses + self.weights;
+        from..from + self.rows.len()
+    }
+}
+
+/// The one number of an output.
+fn number(outputs: &Outputs<'_>, at: usize) -> Result<f64> {
+    Ok(outputs.numbers(at)?.first().copied().unwrap_or(f32::NAN).into())
+}
+
+fn add_losses(sums: &mut [f64], outputs: &Outputs<'_>) -> Result<()> {
+    for (at, sum) in sums.iter_mut().enumerate() {
+        *sum += number(outputs, at)?;
+    }
+    Ok(())
+}
+
+/// Adds the gradients of a batch to those of the batches before.
+fn add_grads(
+    sums: &mut Vec<Vec<f32>>,
+    engine: &Engine,
+    first: bool,
+    layout: &Layout,
+    outputs: &Outputs<'_>,
+) -> Result<()> {
+    for (i, at) in layout.grads().enumerate() {
+        let grad = outputs.numbers(at)?;
+        match sums.get_mut(i) {
+            None => sums.push(grad.into_owned()),
+            Some(sum) if first => sum.copy_from_slice(&grad),
+            Some(sum) => add_f32(engine.pool(), engine.isa(), sum, &grad),
+        }
+    }
+    Ok(())
+}
+
+/// Adds the gradients of all variables that the loss depends on to the graph, as outputs behind those
+/// that are there; and for each weight that is looked up by rows, the sum of the rows' squares.
+fn add_gradients(graph: &mut Graph, options: &Options) -> Result<Layout> {
+    let losses = graph.outputs.len();
+    let loss = graph
+        .outputs
+        .first()
+        .map(|port| port.value)
+        .ok_or(Error::NoOutput { name: "loss".to_owned(), loss: "training" })?;
+    graph.prune();
+    let needed = graph.ancestors([loss.node]);
+    let is_weight =
+        |id: &NodeId| needed[id.index()] && matches!(graph.node(*id).op, Op::Variable(_));
+    let weights: Vec<NodeId> = graph.ids().filter(is_weight).collect();
+    let wrt: Vec<Value> = weights.iter().map(|&id| id.into()).collect();
+    let input = Input { dtype: DType::F32, dims: Some(vec![]) };
+    let first = graph.push(Node::new(SCALE, Op::Input(input), vec![]))?;
+    graph.inputs.push(Port { name: SCALE.to_owned(), value: first.into() });
+    let grads = gradients_from(graph, loss, first.into(), &wrt)?;
+    for (&id, &value) in weights.iter().zip(&grads) {
+        let name = format!("d/{}", graph.node(id).name);
+        graph.outputs.push(Port { name, value });
+    }
+    let mut rows = Vec::new();
+    for (at, &grad) in grads.iter().enumerate() {
+        let Some(from) = gathered(graph, grad).filter(|_| options.norm_of_rows) else { continue };
+        let value = sum_of_squares(graph, from)?;
+        graph.outputs.push(Port { name: format!("rows/{}", graph.outputs.len()), value });
+        rows.push(at);
+    }
+    if options.recompute {
+        recompute(graph, first)?;
+    }
+    let dropout = graph.find(KEY).is_some();
+    Ok(Layout { losses, weights: weights.len(), rows, dropout })
+}
+
+fn sum_of_squares(graph: &mut Graph, x: Value) -> Result<Value> {
+    let name = format!("squares/{}", graph.value_name(x));
+    let mut push = |op: Op, inputs: Vec<Value>| -> Result<Value> {
+        Ok(graph.push_fresh(Node::new(name.clone(), op, inputs))?.into())
+    };
+    let list = |value: i32| Op::constant(Tensor::from_vec([1], vec![value]).expect("one number"));
+    let (flat, axis) = (push(list(-1), vec![])?, push(list(0), vec![])?);
+    let square = push(Op::Unary(Unary::Square), vec![x])?;
+    let square = push(Op::Reshape, vec![square, flat])?;
+    push(Op::Reduce(Reduce { kind: ReduceKind::Sum, keep_dims: false }), vec![square, axis])
+}

@@ -1,0 +1,230 @@
+//! The trainer: the original's runs again, fast, and what must not make a difference to them.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod goldens;
+
+use frazil_kernels::Isa;
+use frazil_runtime::{EngineOptions, Inputs};
+use frazil_tensor::{Tensor, TensorStore};
+use frazil_train::Error;
+use frazil_train::dropout::Rates;
+use frazil_train::optim::{self, Lamb, Method};
+use frazil_train::schedule::{LossScale, Schedule, Transition};
+use frazil_train::trainer::{Options, Report, Trainer};
+
+use goldens::{Golden, Weights, goldens};
+
+/// Losses and norms, relative.
+const TOLERANCE: f64 = 2e-5;
+/// The largest difference of a weight, relative to its largest number.
+const WEIGHTS: f64 = 1e-4;
+
+/// With the rates of the golden's updates.
+fn trainer(golden: &Golden, change: impl FnOnce(&mut Options)) -> Trainer {
+    let mut options = Options::bert(golden.updates());
+    options.engine = EngineOptions { threads: Some(2), ..EngineOptions::default() };
+    change(&mut options);
+    let mut trainer = Trainer::new(golden.graph(), options).unwrap();
+    assert_eq!(trainer.engine().slow(), [], "everything has a fast kernel");
+    trainer.load(&golden.initial()).unwrap();
+    trainer
+}
+
+fn run(trainer: &mut Trainer, batches: &[Inputs]) -> Vec<Report> {
+    batches.iter().map(|batch| trainer.step(&[batch]).unwrap()).collect()
+}
+
+/// All weights, one after the other, bit for bit.
+fn bits(trainer: &Trainer) -> Vec<u32> {
+    let parameters = trainer.parameters();
+    let values = (0..parameters.len()).flat_map(|at| parameters.values(at));
+    values.map(|x| x.to_bits()).collect()
+}
+
+fn dropout(options: &mut Options) {
+    options.dropout = Some(Rates { hidden: 0.1, attention: 0.1, pooled: 0.1 });
+    options.seed = 99;
+}
+
+/// The largest difference of all weights, relative to the largest of each.
+fn apart(a: &Trainer, b: &dyn TensorStore) -> f64 {
+    let parameters = a.parameters();
+    let mut worst = 0f64;
+    for at in 0..parameters.len() {
+        let other = b.tensor(parameters.name(at)).unwrap().to_f64().unwrap();
+        let largest = other.iter().fold(0f64, |largest, x| largest.max(x.abs()));
+        for (a, b) in parameters.values(at).iter().zip(&other) {
+            worst = worst.max((f64::from(*a) - b).abs() / largest);
+        }
+    }
+    worst
+}
+
+#[test]
+fn the_originals_runs() {
+    for golden in goldens() {
+        for packed in [false, true] {
+            for isa in Isa::available() {
+                let mut trainer = trainer(&golden, |options| {
+                    options.packed = packed;
+                    options.engine.isa = Some(isa);
+                });
+                let batches = golden.batches(4);
+                let reports = run(&mut trainer, &batches[..8]);
+                for (report, step) in reports.iter().zip(golden.steps()) {
+                    let close = |found: f64, name: &str| {
+                        let golden = step[name].as_f64().unwrap();
+                        let off = (found / golden - 1.0).abs();
+                        assert!(off <= TOLERANCE, "{} {name}: {found} for {golden}", report.step);
+                    };
+                    close(report.loss, "loss_before");
+                    close(report.norm, "global_norm_used_by_clip");
+                }
+                let off = apart(&trainer, &golden.last());
+                assert!(off <= WEIGHTS, "{} {isa} packed {packed}: {off:.1e}", golden.head);
+            }
+        }
+    }
+}
+
+/// Neither the number of threads nor computing again changes a bit.
+#[test]
+fn threads_and_recomputation_make_no_difference() {
+    for golden in goldens() {
+        let batches = golden.batches(4);
+        let of = |threads: usize, recompute: bool| {
+            let mut trainer = trainer(&golden, |options| {
+                dropout(options);
+                options.recompute = recompute;
+                options.engine.threads = Some(threads);
+            });
+            let reports = run(&mut trainer, &batches[..3]);
+            (reports, bits(&trainer))
+        };
+        let expected = of(1, false);
+        assert!(of(2, false) == expected, "{}: threads", golden.head);
+        assert!(of(3, true) == expected, "{}: recomputation", golden.head);
+    }
+}
+
+/// The same elements are dropped with padding and without, and other ones at every step.
+#[test]
+fn dropout_does_not_depend_on_packing() {
+    for golden in goldens() {
+        let batches = golden.batches(4);
+        let mut one = trainer(&golden, dropout);
+        let mut other = trainer(&golden, |options| {
+            dropout(options);
+            options.packed = false;
+        });
+        let (a, b) = (run(&mut one, &batches[..4]), run(&mut other, &batches[..4]));
+        for (a, b) in a.iter().zip(&b) {
+            assert!((a.loss / b.loss - 1.0).abs() < 1e-5, "{}: {a:?} {b:?}", golden.head);
+            assert!((a.norm / b.norm - 1.0).abs() < 1e-4, "{}: {a:?} {b:?}", golden.head);
+        }
+        // Without any, losses are others; and at a rate of 0 they stay what they are from step to step.
+        let mut plain = trainer(&golden, |_| {});
+        let without = run(&mut plain, &batches[..1]);
+        assert!((without[0].loss / a[0].loss - 1.0).abs() > 1e-4);
+        let same = |options: &mut Options| {
+            dropout(options);
+            options.schedule = Schedule::Constant(0.0);
+        };
+        let mut still = trainer(&golden, same);
+        let twice = run(&mut still, &[batches[0].clone(), batches[0].clone()]);
+        assert!((twice[0].loss / twice[1].loss - 1.0).abs() > 1e-4, "{twice:?}");
+    }
+}
+
+/// Two batches of two, added up, are one of four: where each example counts the same.
+#[test]
+fn batches_add_up() {
+    let Some(golden) = goldens().into_iter().next() else { return };
+    let (fours, twos) = (golden.batches(4), golden.batches(2));
+    let of_rows = |options: &mut Options| options.norm_of_rows = false;
+    let (mut one, mut other) = (trainer(&golden, of_rows), trainer(&golden, of_rows));
+    for i in 0..4 {
+        let a = one.step(&[&fours[i]]).unwrap();
+        let b = other.step(&[&twos[2 * i], &twos[2 * i + 1]]).unwrap();
+        assert!((a.loss / b.loss - 1.0).abs() < 1e-5, "{a:?} {b:?}");
+        assert!((a.norm / b.norm - 1.0).abs() < 1e-5, "{a:?} {b:?}");
+    }
+    let all: Vec<(String, Tensor)> = other.state().collect();
+    assert!(apart(&one, &Weights::new(all)) < 1e-4);
+}
+
+/// A training that is stored and goes on elsewhere is the one that was never stopped.
+#[test]
+fn stored_and_restored() {
+    for golden in goldens() {
+        let batches = golden.batches(4);
+        let with = |options: &mut Options| {
+            dropout(options);
+            options.optimizer = optim::Options::new(Method::Lamb(Lamb::PLAIN), Some(1.0));
+            options.loss_scale = LossScale::Dynamic { scale: 64.0, interval: 3, since: 0 };
+            options.beta1 = Some(Transition { init: 0.9, last: 0.8, steps: 5 });
+        };
+        let mut whole = trainer(&golden, with);
+        let expected = run(&mut whole, &batches[..8]);
+        let mut first = trainer(&golden, with);
+        run(&mut first, &batches[..3]);
+        let state = Weights::new(first.state().collect());
+        drop(first);
+        let mut second = trainer(&golden, |options| {
+            with(options);
+            options.seed = 1; // The stored one counts.
+        });
+        second.restore(&state).unwrap();
+        assert_eq!(second.steps(), 3);
+        assert_eq!(run(&mut second, &batches[3..8]), expected[3..]);
+        assert!(bits(&whole) == bits(&second), "{}", golden.head);
+        assert!(state.tensor("bert/pooler/dense/kernel/adam_m").is_ok());
+        let mut third = trainer(&golden, |_| {});
+        let error = third.restore(&golden.initial()).unwrap_err();
+        assert!(
+            matches!(error, Error::NoState { ref name, .. } if name == "global_step"),
+            "{error}"
+        );
+    }
+}
+
+/// Gradients that overflow are passed over with a dynamic factor, and else stop everything; the
+/// weights stay as they were.
+#[test]
+fn overflow() {
+    let Some(golden) = goldens().into_iter().next() else { return };
+    let batches = golden.batches(4);
+    let mut dynamic = trainer(&golden, |options| {
+        options.loss_scale = LossScale::Dynamic { scale: 1e38, interval: 100, since: 0 };
+    });
+    let before = bits(&dynamic);
+    let report = dynamic.step(&[&batches[0]]).unwrap();
+    assert!(!report.changed && dynamic.steps() == 0 && bits(&dynamic) == before);
+    let tried = (0..130).find(|_| dynamic.step(&[&batches[0]]).unwrap().changed);
+    assert!(tried.is_some() && dynamic.steps() == 1);
+    let mut fixed = trainer(&golden, |options| options.loss_scale = LossScale::Static(1e38));
+    let error = fixed.step(&[&batches[0]]).unwrap_err();
+    assert!(matches!(error, Error::NotFinite { .. }), "{error}");
+    assert!(bits(&fixed) == before);
+    // A factor that is a power of two changes nothing but rounding of the smallest numbers.
+    let mut scaled = trainer(&golden, |options| options.loss_scale = LossScale::Static(1024.0));
+    let mut plain = trainer(&golden, |_| {});
+    let (a, b) = (run(&mut scaled, &batches[..3]), run(&mut plain, &batches[..3]));
+    assert!(a.iter().zip(&b).all(|(a, b)| (a.norm / b.norm - 1.0).abs() < 1e-5), "{a:?} {b:?}");
+    assert!(matches!(plain.step(&[]), Err(Error::NoBatch)));
+}
+
+#[test]
+fn recomputation_takes_less_memory() {
+    let Some(golden) = goldens().into_iter().last() else { return };
+    let batches = golden.batches(32);
+    let memory = |recompute: bool| {
+        let mut trainer = trainer(&golden, |options| options.recompute = recompute);
+        trainer.step(&[&batches[0]]).unwrap();
+        trainer.memory()
+    };
+    // One of two layers is computed again; the other one, and the heads, are kept.
+    let (less, more) = (memory(true), memory(false));
+    assert!(less < more * 9 / 10, "{less} of {more}");
+}
