@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 
-use crate::{commands, compat};
+use crate::{commands, compat, help};
 
 /// What a command that ran to its end has to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,10 +23,9 @@ pub enum Outcome {
 #[command(
     name = "frazil",
     version,
-    about = "From a TensorFlow 1 BERT to production, without TensorFlow",
-    after_help = "Without a command: the demo. Exit codes: 0 done, 1 a check failed, 2 error."
+    about = "From a TensorFlow 1 BERT to production, without TensorFlow"
 )]
-struct Cli {
+pub struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -34,7 +33,6 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Inspect(commands::inspect::Args),
-    Graph(commands::graph::Args),
     Freeze(commands::convert::FreezeArgs),
     Convert(commands::convert::Args),
     Reshape(commands::convert::ReshapeArgs),
@@ -51,6 +49,11 @@ enum Command {
     ImportWeights(commands::import_weights::Args),
     Pack(commands::pack::Args),
     Demo(commands::demo::Args),
+    Graph(commands::graph::Args),
+    Doctor(commands::doctor::Args),
+    Shims(commands::shims::Args),
+    Completions(commands::completions::Args),
+    Man(commands::man::Args),
     #[command(name = "create_pretraining_data")]
     CreatePretrainingData(compat::create_pretraining_data::Args),
     #[command(name = "create_tf_record")]
@@ -79,26 +82,11 @@ const INTERRUPT_CODE: u8 = 130;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// The old tools: a link of one of these names to the binary is that tool.
-const TOOLS: [&str; 11] = [
-    "create_pretraining_data",
-    "create_tf_record",
-    "extract_features",
-    "freeze_graph",
-    "mo",
-    "pack_pretraining_data",
-    "record_to_binary",
-    "run_classifier",
-    "run_squad",
-    "saved_model_cli",
-    "tune_squad",
-];
-
 /// Runs the program with the process's arguments.
 pub fn main() -> ExitCode {
     let mut words: Vec<OsString> = std::env::args_os().collect();
     let called = words.first().and_then(|path| Path::new(path).file_stem()?.to_str());
-    if let Some(tool) = TOOLS.into_iter().find(|tool| called == Some(tool)) {
+    if let Some(tool) = help::TOOLS.iter().find(|tool| called == Some(tool)) {
         words.insert(1, tool.into());
     }
     // A file that is being written is removed before the program ends; a second Ctrl-C insists.
@@ -135,11 +123,37 @@ pub fn run(
     words: impl IntoIterator<Item = impl Into<OsString>>,
     out: &mut dyn Write,
 ) -> anyhow::Result<Outcome> {
-    let words = words.into_iter().map(Into::into);
-    let cli = Cli::try_parse_from(std::iter::once(OsString::from("frazil")).chain(words))?;
-    match cli.command.unwrap_or_else(|| Command::Demo(commands::demo::Args::default())) {
+    let words: Vec<OsString> =
+        std::iter::once("frazil".into()).chain(words.into_iter().map(Into::into)).collect();
+    let helped = asked_for_help(&words);
+    let cli = Cli::from_arg_matches(&help::command().try_get_matches_from(words)?)?;
+    let Some(command) = cli.command.or_else(tour) else {
+        write!(out, "{}", help::command().render_help())?;
+        return Ok(Outcome::Done);
+    };
+    let outcome = dispatch(command, out)?;
+    if let Some(examples) = helped.and_then(help::examples_of) {
+        writeln!(out, "\n{examples}")?;
+    }
+    Ok(outcome)
+}
+
+/// `cargo run` alone is the tour; `frazil` alone says what there is.
+fn tour() -> Option<Command> {
+    std::env::var_os("CARGO_MANIFEST_DIR")?;
+    Some(Command::Demo(commands::demo::Args::default()))
+}
+
+/// The old tool whose own help is asked for.
+fn asked_for_help(words: &[OsString]) -> Option<&'static str> {
+    let tool = help::TOOLS.iter().find(|&&tool| words.get(1).is_some_and(|word| word == tool))?;
+    let help = |word: &OsString| ["--help", "-h", "--helpshort"].iter().any(|help| word == help);
+    words.iter().any(help).then_some(tool)
+}
+
+fn dispatch(command: Command, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    match command {
         Command::Inspect(args) => commands::inspect::run(args, out),
-        Command::Graph(args) => commands::graph::run(args, out),
         Command::Freeze(args) => commands::convert::freeze(args, out),
         Command::Convert(args) => commands::convert::run(args, out),
         Command::Reshape(args) => commands::convert::reshape(args, out),
@@ -156,6 +170,11 @@ pub fn run(
         Command::ImportWeights(args) => commands::import_weights::run(args, out),
         Command::Pack(args) => commands::pack::run(args, out),
         Command::Demo(args) => commands::demo::run(args, out),
+        Command::Graph(args) => commands::graph::run(args, out),
+        Command::Doctor(args) => commands::doctor::run(args, out),
+        Command::Shims(args) => commands::shims::run(args, out),
+        Command::Completions(args) => commands::completions::run(args, out),
+        Command::Man(args) => commands::man::run(args, out),
         Command::CreatePretrainingData(args) => compat::create_pretraining_data::run(args, out),
         Command::CreateTfRecord(args) => compat::create_tf_record::run(args, out),
         Command::ExtractFeatures(args) => compat::extract_features::run(args, out),

@@ -4,6 +4,7 @@
 mod cli;
 mod commands;
 mod compat;
+mod help;
 
 use std::process::ExitCode;
 

@@ -12,7 +12,11 @@ fn documents_say_what_happens() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     // The documents speak of what `frazil demo` has made in the folder they are read in.
     let folder = tempfile::tempdir().unwrap();
-    let demo = Command::new(env!("CARGO_BIN_EXE_frazil")).current_dir(&folder).output().unwrap();
+    let demo = Command::new(env!("CARGO_BIN_EXE_frazil"))
+        .arg("demo")
+        .current_dir(&folder)
+        .output()
+        .unwrap();
     assert!(demo.status.success(), "{}", String::from_utf8_lossy(&demo.stderr));
     let said = String::from_utf8_lossy(&demo.stdout);
     assert_eq!(said.matches("for your own files:").count(), said.matches("$ frazil ").count());

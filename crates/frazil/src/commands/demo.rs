@@ -11,6 +11,9 @@ use crate::cli::{self, Outcome};
 
 /// Take the embedded model through every command, and show the line for your own files
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  frazil demo
+  frazil demo --dir /tmp/tour")]
 pub struct Args {
     /// Where to put the model and what is made of it
     #[arg(long, default_value = FOLDER, value_name = "FOLDER")]

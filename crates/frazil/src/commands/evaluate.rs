@@ -13,6 +13,9 @@ use crate::cli::Outcome;
 
 /// Score predictions by the official rules of a data set
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  frazil evaluate squad dev-v1.1.json out/predictions.json
+  frazil evaluate glue MRPC glue_data/MRPC --model model/")]
 pub struct Args {
     #[command(subcommand)]
     what: What,

@@ -56,7 +56,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
     if args.page.is_wanted() && (args.nodes || args.why) {
         return Err(frazil::Error::Usage {
             what: "`--report` has no `--nodes`, and tells what `--why` tells anyway".into(),
-            hint: "give one or the other".into(),
+            hint: "give one or the other; `frazil graph` draws the nodes".into(),
         }
         .into());
     }

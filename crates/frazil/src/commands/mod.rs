@@ -2,8 +2,10 @@
 
 pub mod bench;
 pub mod compile;
+pub mod completions;
 pub mod convert;
 pub mod demo;
+pub mod doctor;
 pub mod evaluate;
 mod evaluate_glue;
 pub mod export_weights;
@@ -12,11 +14,13 @@ pub mod graph;
 mod graph_flags;
 pub mod import_weights;
 pub mod inspect;
+pub mod man;
 pub mod pack;
 pub mod predict;
 pub(crate) mod progress;
 pub mod quantize;
 pub mod run;
+pub mod shims;
 pub(crate) mod table;
 pub mod tokenize;
 pub mod verify;

@@ -15,7 +15,13 @@ use crate::commands::progress::Progress;
 
 /// Masked pairs of sentences from text, with the flags of google-research/bert
 #[derive(Debug, clap::Args)]
-#[command(disable_help_flag = true)]
+#[command(
+    disable_help_flag = true,
+    after_help = "Examples:
+  frazil create_pretraining_data --input_file=text.txt --output_file=examples.tfrecord --vocab_file=vocab.txt
+  frazil create_pretraining_data --input_file='wiki/*' --output_file=a.tfrecord,b.tfrecord --vocab_file=vocab.txt \\
+      --max_seq_length=512 --max_predictions_per_seq=76 --workers=8"
+)]
 pub struct Args {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,

@@ -15,7 +15,12 @@ use crate::cli::Outcome;
 
 /// SQuAD's windows as TFRecords, with the flags of create_tf_record.py
 #[derive(Debug, clap::Args)]
-#[command(disable_help_flag = true)]
+#[command(
+    disable_help_flag = true,
+    after_help = "Examples:
+  frazil create_tf_record --vocab_file=vocab.txt --predict_file=dev-v1.1.json --output_file=eval.tf_record
+  frazil create_tf_record --vocab_file=vocab.txt --predict_file=train-v1.1.json --output_file=calibration.tf_record"
+)]
 pub struct Args {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,

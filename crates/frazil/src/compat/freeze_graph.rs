@@ -12,9 +12,15 @@ use frazil::ops::freeze_graph::{Event, Options, freeze_graph};
 
 use crate::cli::{self, Outcome};
 
-/// Turns the variables of a graph into constants.
+/// Turn the variables of a graph into constants, as TensorFlow 1.15's tool does
 #[derive(Debug, clap::Args)]
-#[command(disable_help_flag = true)]
+#[command(
+    disable_help_flag = true,
+    after_help = "Examples:
+  frazil freeze_graph --input_meta_graph=model.ckpt-0.meta --input_checkpoint=model.ckpt-0 \\
+      --output_node_names=add_1 --output_graph=frozen.pb --input_binary=true
+  frazil freeze_graph --input_saved_model_dir=export/1564086017 --output_node_names=loss/Softmax --output_graph=frozen.pb"
+)]
 pub struct Args {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,

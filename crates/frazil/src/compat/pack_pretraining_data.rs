@@ -20,6 +20,10 @@ use crate::commands::table::thousands;
 
 /// MLPerf's binaries from TFRecords of pre-training, with the flags of record_to_binary.py
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  frazil record_to_binary --tf-record-glob 'tf_records/part-*' --output-path binary
+  frazil record_to_binary --tf-record-glob 'tf_records/part-*' --output-path binary \\
+      --max-sequence-length 128 --max-predictions-per-sequence 20")]
 pub struct ToBinaryArgs {
     /// The TFRecords, as a pattern
     #[arg(long, value_name = "PATTERN")]
@@ -91,6 +95,9 @@ pub fn to_binary(args: ToBinaryArgs, _: &mut dyn Write) -> anyhow::Result<Outcom
 
 /// Packs of MLPerf's binaries, with the flags of pack_pretraining_data.py
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  frazil pack_pretraining_data --input-glob 'binary/part-*' --output-dir packed --check
+  frazil pack_pretraining_data --input-glob 'binary/part-*' --output-dir packed --max-sequences-per-pack 2 --max-files 500")]
 pub struct PackArgs {
     /// The binaries, as a pattern
     #[arg(long, value_name = "PATTERN")]

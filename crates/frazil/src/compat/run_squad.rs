@@ -16,7 +16,14 @@ use crate::cli::{self, Outcome};
 
 /// BERT on SQuAD 1.1 and 2.0, with the flags of google-research/bert's run_squad.py
 #[derive(Debug, clap::Args)]
-#[command(disable_help_flag = true)]
+#[command(
+    disable_help_flag = true,
+    after_help = "Examples:
+  frazil run_squad --do_predict=True --predict_file=dev-v1.1.json --vocab_file=vocab.txt \\
+      --bert_config_file=bert_config.json --init_checkpoint=model.ckpt-14599 --output_dir=out
+  frazil run_squad --do_predict=True --predict_file=dev-v2.0.json --version_2_with_negative=True --vocab_file=vocab.txt \\
+      --bert_config_file=bert_config.json --init_checkpoint=model.ckpt-16000 --output_dir=out"
+)]
 pub struct Args {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,

@@ -21,7 +21,12 @@ use crate::commands::quantize::{Live, print};
 
 /// int8 tuning and benchmarks of BERT on SQuAD, with the flags of tune_squad.py
 #[derive(Debug, clap::Args)]
-#[command(disable_help_flag = true)]
+#[command(
+    disable_help_flag = true,
+    after_help = "Examples:
+  frazil tune_squad --config=bert.yaml --input_model=bert_fp32.pb --output_model=int8.pb --tune
+  frazil tune_squad --config=bert.yaml --input_model=int8.pb --benchmark --mode=performance"
+)]
 pub struct Args {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,

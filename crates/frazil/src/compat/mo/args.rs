@@ -12,8 +12,11 @@ use clap::Parser;
     infer_long_args = true,
     disable_version_flag = true,
     about = "Model Optimizer's command line: a TensorFlow model to OpenVINO's IR",
-    after_help = "Shapes of --input are separated by spaces or commas; ? and -1 are dynamic, 1..8 has \
-                  bounds. Example: --input \"IteratorGetNext:0{i32}[1 128]\""
+    after_help = format!(
+        "Shapes of --input are separated by spaces or commas; ? and -1 are dynamic, 1..8 has \
+         bounds.\n\n{}",
+        super::EXAMPLES
+    )
 )]
 pub struct Flags {
     /// Framework of the model: tf

@@ -25,9 +25,15 @@ use self::open::convert_open;
 use self::plan::{Plan, Talk, plan};
 use crate::cli::Outcome;
 
-/// OpenVINO's Model Optimizer.
+/// Of the whole command line.
+const EXAMPLES: &str = "Examples:
+  frazil mo --input_model frozen.pb --output unstack --input_shape [1,384],[1,384],[1,384] --output_dir ir
+  frazil mo --framework tf --input_model frozen.pb --output_dir ir --disable_nhwc_to_nchw \\
+      --input \"IteratorGetNext:0{i32}[1 128],IteratorGetNext:1{i32}[1 128],IteratorGetNext:4{i32}[1 128]\"";
+
+/// OpenVINO's Model Optimizer: a TensorFlow model to OpenVINO's IR
 #[derive(Debug, clap::Args)]
-#[command(disable_help_flag = true)]
+#[command(disable_help_flag = true, after_help = EXAMPLES)]
 pub struct Args {
     /// Model Optimizer's own flags: `frazil mo --help` lists them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

@@ -18,9 +18,14 @@ use frazil::tf::{dtype, meta_graph, nearest};
 
 use crate::cli::Outcome;
 
-/// Looks into SavedModels.
+/// Look into SavedModels
 #[derive(Debug, clap::Args)]
-#[command(infer_long_args = true)]
+#[command(
+    infer_long_args = true,
+    after_help = "Examples:
+  frazil saved_model_cli show --dir export/1571234567 --all
+  frazil saved_model_cli scan --dir export/1571234567"
+)]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -41,7 +46,12 @@ enum Command {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(infer_long_args = true)]
+#[command(
+    infer_long_args = true,
+    after_help = "Examples:
+  frazil saved_model_cli show --dir export/1571234567 --all
+  frazil saved_model_cli show --dir export/1571234567 --tag_set serve --signature_def serving_default"
+)]
 struct ShowArgs {
     /// Folder of the SavedModel
     #[arg(long)]
@@ -58,7 +68,12 @@ struct ShowArgs {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(infer_long_args = true)]
+#[command(
+    infer_long_args = true,
+    after_help = "Examples:
+  frazil saved_model_cli scan --dir export/1571234567
+  frazil saved_model_cli scan --dir export/1571234567 --tag_set serve"
+)]
 struct ScanArgs {
     /// Folder of the SavedModel
     #[arg(long)]

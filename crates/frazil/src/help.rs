@@ -1,0 +1,203 @@
+//! What `frazil help` shows: the commands by what they are for. Each command's own help has
+//! examples; tests see to it that every command has a group and examples that can be read.
+
+use clap::{Command, CommandFactory};
+
+use crate::cli::Cli;
+
+/// The old tools: a link of one of these names to the binary is that tool.
+pub const TOOLS: &[&str] = &[
+    "create_pretraining_data",
+    "create_tf_record",
+    "extract_features",
+    "freeze_graph",
+    "mo",
+    "pack_pretraining_data",
+    "record_to_binary",
+    "run_classifier",
+    "run_squad",
+    "saved_model_cli",
+    "tune_squad",
+];
+
+/// Every command under what it is for, in the order of the help.
+const GROUPS: [(&str, &[&str]); 8] = [
+    ("See what you have", &["inspect", "graph", "verify-weights"]),
+    (
+        "Bring it into another form",
+        &["convert", "freeze", "reshape", "export-weights", "import-weights"],
+    ),
+    ("Make sure that it is the same", &["verify", "evaluate"]),
+    ("Run it", &["predict", "run", "tokenize"]),
+    ("Make data", &["pack"]),
+    ("Make it fast", &["bench", "compile", "quantize"]),
+    ("The old tools, with their flags", TOOLS),
+    ("frazil itself", &["demo", "doctor", "shims", "completions", "man", "help"]),
+];
+
+/// What stands below the commands.
+const CLOSING: &str = "Examples:
+  frazil inspect uncased_L-12_H-768_A-12.zip
+  frazil convert bert_model.ckpt.meta --to onnx -o bert.onnx --batch dynamic --seq dynamic --verify
+
+`frazil help COMMAND` tells the flags of one, with examples; `frazil demo` shows them all at work.
+Exit codes: 0 done, 1 a check failed, 2 error.";
+
+/// The command line with its help.
+pub fn command() -> Command {
+    let command = Cli::command();
+    let groups = grouped(&command);
+    command.help_template(format!(
+        "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{groups}Options:\n{{options}}\n\n{CLOSING}"
+    ))
+}
+
+/// The commands with what they do, under the names of their groups.
+fn grouped(command: &Command) -> String {
+    let mut text = String::new();
+    for (title, names) in GROUPS {
+        let width = names.iter().map(|name| name.len()).max().unwrap_or(0);
+        text.push_str(&format!("{title}:\n"));
+        for name in names {
+            let about = match command.find_subcommand(name).and_then(Command::get_about) {
+                Some(about) => about.to_string(),
+                // clap adds this one.
+                None => "Tell about a command".to_owned(),
+            };
+            text.push_str(&format!("  {name:width$}  {}\n", about.trim_end_matches('.')));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The examples of an old tool, whose `--help` is its own: to be shown below it.
+pub fn examples_of(tool: &str) -> Option<String> {
+    let command = Cli::command();
+    let help = command.find_subcommand(tool)?.get_after_help()?;
+    Some(help.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::FromArgMatches;
+
+    use super::*;
+
+    /// Commands that a user sees, with those below them: the words that lead there.
+    fn all(command: &Command, words: &[String], found: &mut Vec<(Vec<String>, Command)>) {
+        for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+            let words = [words, &[sub.get_name().to_owned()]].concat();
+            found.push((words.clone(), sub.clone()));
+            all(sub, &words, found);
+        }
+    }
+
+    /// Words as a shell takes them: quotes, and lines that go on. What follows a `|`, `>` or `&&` is the
+    /// shell's own.
+    fn split(line: &str) -> Vec<String> {
+        let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+        for c in line.chars() {
+            match (quote, c) {
+                (Some(open), c) if c == open => quote = None,
+                (Some(_), c) => word.get_or_insert_default().push(c),
+                (None, '\'' | '"') => {
+                    quote = Some(c);
+                    word.get_or_insert_default();
+                }
+                (None, ' ' | '\n') => words.extend(word.take()),
+                (None, c) => word.get_or_insert_default().push(c),
+            }
+        }
+        words.extend(word);
+        words
+    }
+
+    /// The command lines below `Examples:`.
+    fn examples(help: &str) -> Vec<Vec<String>> {
+        let Some((_, text)) = help.split_once("Examples:\n") else { return Vec::new() };
+        let joined = text.replace("\\\n", " ");
+        let lines = joined.lines().take_while(|line| line.starts_with("  "));
+        let ours = |words: Vec<String>| {
+            let begin = words.iter().position(|word| word == "frazil")?;
+            let shell = |word: &String| matches!(word.as_str(), "|" | ">" | "&&");
+            let end = words[begin..].iter().position(shell).map_or(words.len(), |at| begin + at);
+            Some(words[begin..end].to_vec())
+        };
+        lines.filter_map(|line| ours(split(line))).collect()
+    }
+
+    fn check(name: &str, help: &str, complaints: &mut Vec<String>) {
+        let examples = examples(help);
+        if examples.len() < 2 {
+            complaints.push(format!("{name}: its help needs two examples: {examples:?}"));
+        }
+        for words in examples {
+            let read = command().try_get_matches_from(&words);
+            if let Err(error) = read.and_then(|matches| Cli::from_arg_matches(&matches)) {
+                complaints.push(format!("{name}: `{}`: {error}", words.join(" ")));
+            }
+            let own = words.join(" ").starts_with(&format!("frazil {name}").trim_end().to_owned());
+            if !own {
+                complaints.push(format!("{name}: `{}` is of another command", words.join(" ")));
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_has_a_group() {
+        let command = Cli::command();
+        let commands: BTreeSet<&str> = command
+            .get_subcommands()
+            .filter(|sub| !sub.is_hide_set())
+            .map(Command::get_name)
+            .chain(["help"])
+            .collect();
+        let listed: Vec<&str> =
+            GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let grouped: BTreeSet<&str> = listed.iter().copied().collect();
+        assert_eq!(listed.len(), grouped.len(), "a command stands in two groups");
+        assert_eq!(commands, grouped, "give a new command its place in `GROUPS`");
+    }
+
+    #[test]
+    fn every_help_has_examples_that_can_be_read() {
+        let mut complaints = Vec::new();
+        let mut found = Vec::new();
+        all(&Cli::command(), &[], &mut found);
+        assert!(found.len() > 25, "{}", found.len());
+        for (words, command) in &found {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            check(&words.join(" "), &help, &mut complaints);
+            if command.get_about().is_none() {
+                complaints.push(format!("{words:?} does not say what it does"));
+            }
+        }
+        check("", CLOSING, &mut complaints);
+        assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    }
+
+    #[test]
+    fn what_a_shell_makes_of_a_line() {
+        let help =
+            "Examples:\n  cat x | frazil run a 'b c' \\\n      --d \"e\" > out\n  X=1 frazil y\n";
+        assert_eq!(
+            examples(help),
+            [vec!["frazil", "run", "a", "b c", "--d", "e"], vec!["frazil", "y"]]
+        );
+    }
+
+    #[test]
+    fn the_help_names_groups_and_commands() {
+        let help = command().render_help().to_string();
+        for text in
+            ["See what you have:\n  inspect ", "The old tools, with their flags:", "Options:\n  -h"]
+        {
+            assert!(help.contains(text), "{help}");
+        }
+        let longest = help.lines().map(|line| line.chars().count()).max();
+        assert!(longest.is_some_and(|longest| longest <= 125), "{longest:?}: {help}");
+    }
+}
