@@ -44,6 +44,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "frazil-runtime",
             "frazil-tensor",
             "frazil-tf",
+            "frazil-train",
             "frazil-tune",
         ],
     ),

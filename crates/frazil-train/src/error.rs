@@ -86,6 +86,29 @@ pub enum Error {
         /// Type and shape in this training.
         expected: String,
     },
+    /// Samples cannot be read, or not made into a batch.
+    #[error(transparent)]
+    Bert(Box<frazil_bert::Error>),
+    /// A checkpoint cannot be read or written.
+    #[error(transparent)]
+    Tf(#[from] frazil_tf::Error),
+    /// A tensor, or a file, is wrong.
+    #[error(transparent)]
+    Tensor(#[from] frazil_tensor::Error),
+    /// Samples that do not say what is to be learnt.
+    #[error("a sample of the batch does not have {expected}, which is to be learnt")]
+    NoTarget {
+        /// What was looked for.
+        expected: &'static str,
+    },
+    /// A checkpoint of something else.
+    #[error("the checkpoint has none of the model's weights, such as `{expected}`")]
+    OtherModel {
+        /// The first weight of the model.
+        expected: String,
+        /// The first names of the checkpoint.
+        found: Vec<String>,
+    },
     /// A head that is not trained.
     #[error("there is no loss for the head `{head}`")]
     NoLossFor {
@@ -106,6 +129,31 @@ macro_rules! boxed {
 }
 
 boxed! {
+    Bert: frazil_bert::Error,
     Graph: frazil_graph::Error,
     Runtime: frazil_runtime::Error,
+}
+
+impl Error {
+    /// What the user can do, where there is something.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Bert(error) => error.hint(),
+            Self::Tf(error) => error.hint(),
+            Self::Graph(error) => error.hint(),
+            Self::Runtime(error) => error.hint(),
+            Self::OtherModel { found, .. } => Some(format!(
+                "it has {}; `frazil import-weights` makes a checkpoint under BERT's names",
+                found.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+            )),
+            Self::NotFinite { .. } => Some(
+                "a smaller learning rate or a longer warm-up may help; the last checkpoint is whole"
+                    .to_owned(),
+            ),
+            Self::NoState { .. } | Self::WrongState { .. } => Some(
+                "the folder has a checkpoint of another training: choose another folder".to_owned(),
+            ),
+            _ => None,
+        }
+    }
 }

@@ -6,15 +6,21 @@
 //! - [`optim`], [`schedule`]: what gradients do to weights, and how much of it at which step.
 //! - [`dropout`], [`recompute`]: passes over the graph before and after gradients are added.
 //! - [`trainer`]: all of it together, step after step, and what has to be stored to go on.
+//! - [`initial`], [`batch`], [`checkpoint`], [`run`]: a whole run, from the weights that it begins with
+//!   over batches of samples to the files that it leaves.
 //!
-//! What this crate leaves out: reading data sets (`frazil-bert`), and commands (`frazil`).
+//! What this crate leaves out: data sets (`frazil-bert`), evaluation, and commands (`frazil`).
 
+pub mod batch;
+pub mod checkpoint;
 pub mod dropout;
 mod error;
 pub mod grad;
+pub mod initial;
 pub mod loss;
 pub mod optim;
 mod recompute;
+pub mod run;
 pub mod schedule;
 pub mod trainer;
 

@@ -17,9 +17,12 @@ pub struct Options {
     /// Whether positions of padding can be the beginning or the end of an answer, as in the original:
     /// then padding has to be computed. Without, they are left out of the softmax.
     pub padding: bool,
+    /// Whether what the model gives stays among the outputs, behind the loss.
+    pub outputs: bool,
 }
 
-/// Adds the loss of a head and gives it. The graph's outputs become the loss, `loss`, and what it is
+/// Adds the loss of a head and gives it; the total has the name that it has in the original's graph
+/// (`loss/Mean`, `truediv`, `add_1`). The graph's outputs become the loss, `loss`, and what it is
 /// the sum of, if there are several: `masked_lm_loss` and `next_sentence_loss`.
 pub fn attach(graph: &mut Graph, head: Head, options: Options) -> Result<Value> {
     let mut b = Losses { graph };
@@ -29,7 +32,7 @@ pub fn attach(graph: &mut Graph, head: Head, options: Options) -> Result<Value> 
             let logits = b.output("logits", "classifier")?;
             let labels = b.input("label_ids", DType::I32, vec![Dim::batch()])?;
             let each = b.entropy(logits, labels)?;
-            b.mean("loss/loss", each)?
+            b.mean("loss/Mean", each)?
         }
         Head::Squad => {
             let mut ends = Vec::new();
@@ -46,7 +49,7 @@ pub fn attach(graph: &mut Graph, head: Head, options: Options) -> Result<Value> 
             }
             let sum = b.binary("loss/sum", Binary::Add, ends[0], ends[1])?;
             let two = b.constant("loss/two", [], vec![2f32])?;
-            b.binary("loss/loss", Binary::Div, sum, two)?
+            b.binary("truediv", Binary::Div, sum, two)?
         }
         Head::Pretraining | Head::Mlm | Head::Nsp => {
             if head != Head::Nsp {
@@ -56,15 +59,16 @@ pub fn attach(graph: &mut Graph, head: Head, options: Options) -> Result<Value> 
                 parts.push(("next_sentence_loss", b.next_sentence()?));
             }
             match parts[..] {
-                [(_, words), (_, next)] => b.binary("loss/loss", Binary::Add, words, next)?,
+                [(_, words), (_, next)] => b.binary("add_1", Binary::Add, words, next)?,
                 _ => parts[0].1,
             }
         }
         Head::Encoder => return Err(Error::NoLossFor { head: head.to_string() }),
     };
     let port = |(name, value): (&str, Value)| Port { name: name.to_owned(), value };
+    let before = if options.outputs { std::mem::take(&mut graph.outputs) } else { Vec::new() };
     let several = parts.into_iter().filter(|(_, value)| *value != loss);
-    graph.outputs = [("loss", loss)].into_iter().chain(several).map(port).collect();
+    graph.outputs = [("loss", loss)].into_iter().chain(several).map(port).chain(before).collect();
     graph.prune();
     let at = graph.outputs[0].value;
     graph.check()?;

@@ -9,7 +9,7 @@ use frazil_graph::op::{Input, Reduce, ReduceKind, Unary};
 use frazil_graph::{Graph, Node, NodeId, Op, Port, Value};
 use frazil_kernels::optim::add_f32;
 use frazil_runtime::{Engine, EngineOptions, Inputs, Outputs, Parameters, StepTime, Worker, raise};
-use frazil_tensor::{DType, Shape, Tensor, TensorStore};
+use frazil_tensor::{DType, Shape, Tensor, TensorInfo, TensorStore};
 
 use crate::dropout::{self, KEY, Rates};
 use crate::grad::{gathered, gradients_from};
@@ -275,6 +275,21 @@ impl Trainer {
         weights.chain(slots).chain(rest)
     }
 
+    /// The variables of a TensorFlow checkpoint beside the weights: what the optimizer remembers of them,
+    /// and `global_step`.
+    pub fn slots(&self) -> Vec<TensorInfo> {
+        let slot = |(of, slot, values): (&str, &str, &[f32])| TensorInfo {
+            name: format!("{of}/{slot}"),
+            dtype: DType::F32,
+            shape: match self.parameters.position(of) {
+                Some(at) => self.parameters.shape(at).clone(),
+                None => Shape::from([values.len()]),
+            },
+        };
+        let step = TensorInfo { name: STEP.to_owned(), dtype: DType::I64, shape: Shape::from([]) };
+        self.optimizer.slots().map(slot).chain([step]).collect()
+    }
+
     /// Goes on from a stored [`Trainer::state`].
     pub fn restore(&mut self, state: &dyn TensorStore) -> Result<()> {
         let get = |name: &str| {
@@ -294,7 +309,11 @@ impl Trainer {
         };
         let parameters = Parameters::read(self.engine.graph(), state)?;
         let step = integer(STEP)?;
-        let seed = integer(SEED)?;
+        // TensorFlow's checkpoints do not say.
+        let seed = match state.info(SEED) {
+            Some(_) => integer(SEED)?,
+            None => self.options.seed,
+        };
         let mut loss_scale = self.options.loss_scale;
         if let LossScale::Dynamic { scale, since, .. } = &mut loss_scale {
             *since = integer(SINCE)?;

@@ -29,6 +29,9 @@ pub enum Error {
     /// A tuning configuration, calibration or a search is wrong.
     #[error(transparent)]
     Tune(Box<frazil_tune::Error>),
+    /// A training cannot begin, or not go on.
+    #[error(transparent)]
+    Train(Box<frazil_train::Error>),
     /// The program that evaluates a model did not end well.
     #[error("`{command}` {status}")]
     EvalCommand {
@@ -167,6 +170,7 @@ boxed! {
     Graph: frazil_graph::Error,
     Convert: frazil_convert::Error,
     Run: frazil_runtime::Error,
+    Train: frazil_train::Error,
     Tune: frazil_tune::Error,
 }
 
@@ -179,6 +183,7 @@ impl Error {
             Self::Graph(error) => error.hint(),
             Self::Convert(error) => error.hint(),
             Self::Run(error) => error.hint(),
+            Self::Train(error) => error.hint(),
             Self::Tune(error) => error.hint(),
             Self::EvalCommand { said, .. } if said.is_empty() => None,
             Self::EvalCommand { said, .. } => Some(format!("the last that it said: {said}")),

@@ -20,6 +20,7 @@ pub use frazil_kernels as kernels;
 pub use frazil_runtime as runtime;
 pub use frazil_tensor as tensor;
 pub use frazil_tf as tf;
+pub use frazil_train as train;
 pub use frazil_tune as tune;
 
 /// The Rust in the documents compiles.

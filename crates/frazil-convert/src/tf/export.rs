@@ -120,6 +120,7 @@ pub fn has_equivalent(op: &Op) -> bool {
             | Op::UnpackRows
             | Op::FakeQuantize(Steps::Rows)
             | Op::Scaled(_)
+            | Op::Training(_)
     )
 }
 

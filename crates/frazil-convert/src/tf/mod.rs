@@ -5,7 +5,7 @@
 //! [`export`](export()) is the inverse. A typed import also puts functions in the place of their
 //! calls, decides conditionals whose predicate is known, and drops control inputs that only check
 //! something. [`freeze`](freeze()) is TensorFlow 1.15's own way to freeze, node for node, and
-//! [`saver`] knows which tensor of a checkpoint goes into which variable; [`migraphx`] checks a
+//! [`meta_graph`] adds what saves and restores; [`saver`] knows which tensor of a checkpoint goes into which variable; [`migraphx`] checks a
 //! graph against what AMD's parser takes.
 
 mod attr;
@@ -20,6 +20,7 @@ mod initial;
 pub mod migraphx;
 mod op;
 mod outputs;
+mod restorable;
 mod saved_model;
 pub mod saver;
 mod select;
@@ -30,4 +31,5 @@ pub use freeze::{FreezeOptions, Frozen, freeze};
 pub use import::{ImportOptions, Imported, import};
 pub use initial::initialize;
 pub use outputs::default_outputs;
+pub use restorable::meta_graph;
 pub use saved_model::saved_model;

@@ -9,14 +9,14 @@ use frazil_tensor::{DType, Tensor};
 
 use super::Report;
 use crate::op::{
-    Attention, Binary, Cast, Compare, Gather, GeluForm, MatMul, Op, Pack, Reduce, ReduceKind,
-    Scaled, ShapeOp, Steps, StridedSlice, Unary,
+    Attention, Binary, Cast, Compare, Gather, GeluForm, MatMul, OneHot, Op, Pack, Reduce,
+    ReduceKind, Scaled, ShapeOp, Steps, StridedSlice, Training, Unary,
 };
 use crate::pattern::source;
 use crate::{Error, Facts, Graph, Node, NodeId, Result, Value, infer};
 
 /// Expands every fused operation ([`Op::LayerNorm`], [`Op::Gelu`], [`Op::Linear`], [`Op::Embed`],
-/// [`Op::Attention`], [`Op::FakeQuantize`] by rows, [`Op::Scaled`]) that `keep` does not want to
+/// [`Op::Attention`], [`Op::FakeQuantize`] by rows, [`Op::Scaled`], [`Training::CrossEntropy`]) that `keep` does not want to
 /// keep. Packed rows have no formula: they are refused.
 pub fn lower(graph: &mut Graph, keep: &dyn Fn(&Op) -> bool) -> Result<Report> {
     let mut report = Report::default();
@@ -43,6 +43,7 @@ pub fn lower(graph: &mut Graph, keep: &dyn Fn(&Op) -> bool) -> Result<Report> {
             Op::Attention(op) => formula.attention(op, &mut masks)?,
             Op::FakeQuantize(Steps::Rows) => formula.steps_of_rows()?,
             Op::Scaled(op) => formula.scaled(op.axis)?,
+            Op::Training(Training::CrossEntropy) => formula.cross_entropy()?,
             _ => continue,
         }
         let nodes = graph.len() - before + 1;
@@ -245,6 +246,27 @@ impl Formula<'_> {
         let product = Op::MatMul(MatMul { transpose_a: false, transpose_b });
         let product = self.node("product", product, &[x, w])?;
         self.last(Op::BiasAdd, &[product, bias]);
+        Ok(())
+    }
+
+    /// As google-research/bert writes it: `-Σ one_hot(labels) · log_softmax(x)`.
+    fn cross_entropy(&mut self) -> Result<()> {
+        let (x, labels) = (self.input(0)?, self.input(1)?);
+        let dtype = self.dtype(x)?;
+        let depth = match self.extent(x, 1) {
+            Some(known) => self.integer("one_hot/depth", known)?,
+            None => self.read_extent("one_hot/depth", x, 1)?,
+        };
+        let on = self.number("one_hot/on_value", 1.0, dtype)?;
+        let off = self.number("one_hot/off_value", 0.0, dtype)?;
+        let one_hot = Op::OneHot(OneHot { axis: -1 });
+        let one_hot = self.node("one_hot", one_hot, &[labels, depth, on, off])?;
+        let log_probs = self.node("LogSoftmax", Op::LogSoftmax, &[x])?;
+        let product = self.binary("mul", Binary::Mul, log_probs, one_hot)?;
+        let axes = self.list("Sum/reduction_indices", &[-1])?;
+        let sum = Op::Reduce(Reduce { kind: ReduceKind::Sum, keep_dims: false });
+        let sum = self.node("Sum", sum, &[product, axes])?;
+        self.last(Op::Unary(Unary::Neg), &[sum]);
         Ok(())
     }
 

@@ -9,6 +9,7 @@ pub mod doctor;
 pub mod evaluate;
 mod evaluate_glue;
 pub mod export_weights;
+pub mod finetune;
 mod flags;
 pub mod graph;
 mod graph_flags;

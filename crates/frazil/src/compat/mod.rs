@@ -12,4 +12,5 @@ pub mod pack_pretraining_data;
 pub mod run_classifier;
 pub mod run_squad;
 pub mod saved_model_cli;
+mod training_log;
 pub mod tune_squad;

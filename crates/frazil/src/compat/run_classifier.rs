@@ -1,6 +1,6 @@
 //! `run_classifier` of google-research/bert: the same flags, the same files, the same log on stderr.
-//! Training is not part of it yet. Beside the original's flags there are `--skip_bad_rows` and
-//! `--threads`, and `--task_name` takes all tasks of GLUE that have classes.
+//! Beside the original's flags there are `--skip_bad_rows`, `--threads`, `--seed` and `--recompute`, and
+//! `--task_name` takes all tasks of GLUE that have classes.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -10,13 +10,14 @@ use frazil::Error;
 use frazil::bert::features::classifier::Target;
 use frazil::bert::glue::Task;
 use frazil::bert::rows::OnBadRow;
+use frazil::ops::finetune::{Model, classifier};
 use frazil::ops::run_classifier::{Event, Options, Part, run_classifier};
 
 use super::absl::{Flag, Program, Values};
-use super::casing;
+use super::{casing, training_log};
 use crate::cli::Outcome;
 
-/// Evaluate and predict with a classifier, as google-research/bert does it
+/// Train, evaluate and predict with a classifier, as google-research/bert does it
 #[derive(Debug, clap::Args)]
 #[command(
     disable_help_flag = true,
@@ -33,7 +34,7 @@ pub struct Args {
 
 const PROGRAM: Program = Program {
     name: "run_classifier",
-    about: "Evaluates and predicts with a classifier, as google-research/bert does it.",
+    about: "Trains, evaluates and predicts with a classifier, as google-research/bert does it.",
     flags: &[
         Flag::text("data_dir", None, "The folder of the task's .tsv files.").required(),
         Flag::text("bert_config_file", None, "The model's bert_config.json.").required(),
@@ -45,16 +46,16 @@ const PROGRAM: Program = Program {
         Flag::text("init_checkpoint", None, "The model, if `output_dir` has none."),
         Flag::truth("do_lower_case", true, "Whether text is lowered: true for uncased models."),
         Flag::integer("max_seq_length", "128", "The most pieces of a sequence."),
-        Flag::truth("do_train", false, "Whether to train: not part of this version yet."),
+        Flag::truth("do_train", false, "Whether to train on the train set."),
         Flag::truth("do_eval", false, "Whether to evaluate on the dev set."),
         Flag::truth("do_predict", false, "Whether to predict the test set."),
         Flag::integer("train_batch_size", "32", "Batch size of training."),
         Flag::integer("eval_batch_size", "8", "Batch size that `loss` is a mean over."),
         Flag::integer("predict_batch_size", "8", "Batch size of prediction."),
-        Flag::float("learning_rate", "5e-05", "For training."),
-        Flag::float("num_train_epochs", "3.0", "For training."),
-        Flag::float("warmup_proportion", "0.1", "For training."),
-        Flag::integer("save_checkpoints_steps", "1000", "For training."),
+        Flag::float("learning_rate", "5e-05", "The rate after warm-up; it falls to 0 from there."),
+        Flag::float("num_train_epochs", "3.0", "How often each example is trained on."),
+        Flag::float("warmup_proportion", "0.1", "The part of training in which the rate grows."),
+        Flag::integer("save_checkpoints_steps", "1000", "Steps between two checkpoints."),
         Flag::integer("iterations_per_loop", "1000", "For TPUs."),
         Flag::truth("use_tpu", false, "Whether records are padded to whole batches."),
         Flag::text("tpu_name", None, "Has no effect."),
@@ -68,6 +69,8 @@ const PROGRAM: Program = Program {
             "Leave out rows that cannot be used; not in the original.",
         ),
         Flag::integer("threads", "0", "Threads, 0 for one for each core; not in the original."),
+        Flag::integer("seed", "12345", "Of all chance in training; not in the original."),
+        Flag::truth("recompute", false, "Train in less memory; not in the original."),
     ],
 };
 
@@ -78,7 +81,14 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
         Err(outcome) => return Ok(outcome),
     };
     let options = options(&values)?;
-    run_classifier(&options, &mut log)?;
+    let do_train = values.truth("do_train");
+    if do_train {
+        let options = training(&values, &options)?;
+        classifier::train(&options, &mut training_log::show)?;
+    }
+    if options.do_eval || options.do_predict || !do_train {
+        run_classifier(&options, &mut log)?;
+    }
     Ok(Outcome::Done)
 }
 
@@ -93,13 +103,6 @@ fn size(values: &Values, name: &str) -> Result<usize, Error> {
 
 /// What the flags mean, checked in the original's order.
 fn options(values: &Values) -> Result<Options, Error> {
-    if values.truth("do_train") {
-        return Err(Error::Usage {
-            what: "training is not part of this version yet".into(),
-            hint: "leave `--do_train` out: `--do_eval` and `--do_predict` take a trained model"
-                .into(),
-        });
-    }
     let lower = values.truth("do_lower_case");
     casing::check(lower, values.text("init_checkpoint"))?;
     let path = |name: &str| values.path(name).unwrap_or_default();
@@ -128,6 +131,26 @@ fn options(values: &Values) -> Result<Options, Error> {
             false => OnBadRow::Stop,
         },
         threads: Some(threads).filter(|threads| *threads > 0),
+    })
+}
+
+/// What training needs beside.
+fn training(values: &Values, options: &Options) -> Result<classifier::Options, Error> {
+    Ok(classifier::Options {
+        model: Model {
+            bert_config_file: options.bert_config_file.clone(),
+            vocab_file: options.vocab_file.clone(),
+            do_lower_case: options.do_lower_case,
+            init_checkpoint: options.init_checkpoint.clone(),
+            output_dir: options.output_dir.clone(),
+        },
+        task: options.task,
+        data_dir: options.data_dir.clone(),
+        max_seq_length: options.max_seq_length,
+        schedule: training_log::schedule(values, options.threads)?,
+        on_bad_row: options.on_bad_row,
+        evaluate: options.do_eval,
+        early_stop: None,
     })
 }
 
@@ -201,10 +224,6 @@ mod tests {
     #[test]
     fn what_cannot_be_is_said_before_data_is_read() {
         let error = |words: &[&str]| read(words).unwrap_err().to_string();
-        assert_eq!(
-            error(&["--task_name=mrpc", "--do_train=true"]),
-            "training is not part of this version yet"
-        );
         assert_eq!(error(&["--task_name=SNLI", "--do_eval"]), "Task not found: snli");
         let cased = "--init_checkpoint=/m/cased_L-12_H-768_A-12/bert_model.ckpt";
         let said = error(&["--task_name=mrpc", cased]);

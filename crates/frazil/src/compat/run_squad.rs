@@ -1,5 +1,4 @@
-//! `run_squad.py` of google-research/bert: the same flags, checks, messages and files, without
-//! training (yet). What ends the original with a traceback ends this with its message and exit
+//! `run_squad.py` of google-research/bert: the same flags, checks, messages and files. What ends the original with a traceback ends this with its message and exit
 //! code 1.
 
 use std::ffi::OsString;
@@ -8,10 +7,11 @@ use std::io::Write;
 use frazil::Error;
 use frazil::bert::rows::OnBadRow;
 use frazil::bert::squad::{FeatureOptions, PredictOptions, SquadFeatures};
-use frazil::ops::predict::answer::run_squad::{Event, Options, run_squad};
+use frazil::ops::finetune::{Model, squad};
+use frazil::ops::predict::answer::run_squad::{self, Event, Options, run_squad};
 
 use super::absl::{Flag, Program, Values};
-use super::casing;
+use super::{casing, training_log};
 use crate::cli::{self, Outcome};
 
 /// BERT on SQuAD 1.1 and 2.0, with the flags of google-research/bert's run_squad.py
@@ -44,15 +44,15 @@ const PROGRAM: Program = Program {
         Flag::integer("max_seq_length", "384", "pieces of a window with its question"),
         Flag::integer("doc_stride", "128", "from the start of a window to that of the next"),
         Flag::integer("max_query_length", "64", "pieces of a question; longer ones are cut"),
-        Flag::truth("do_train", false, "train; not part of this version yet"),
+        Flag::truth("do_train", false, "train on the questions of train_file"),
         Flag::truth("do_predict", false, "answer the questions of predict_file"),
         Flag::integer("train_batch_size", "32", "windows of a training step"),
         Flag::integer("predict_batch_size", "8", "windows of a run, about"),
-        Flag::float("learning_rate", "5e-5", "for training"),
-        Flag::float("num_train_epochs", "3.0", "for training"),
-        Flag::float("warmup_proportion", "0.1", "for training"),
-        Flag::integer("save_checkpoints_steps", "1000", "for training"),
-        Flag::integer("iterations_per_loop", "1000", "for training"),
+        Flag::float("learning_rate", "5e-5", "the rate after warm-up; it falls to 0 from there"),
+        Flag::float("num_train_epochs", "3.0", "how often each window is trained on"),
+        Flag::float("warmup_proportion", "0.1", "the part of training in which the rate grows"),
+        Flag::integer("save_checkpoints_steps", "1000", "steps between two checkpoints"),
+        Flag::integer("iterations_per_loop", "1000", "has no effect"),
         Flag::integer("n_best_size", "20", "answers in a list of nbest_predictions.json"),
         Flag::integer("max_answer_length", "30", "the longest answer, in pieces"),
         Flag::truth("use_tpu", false, "has no effect: frazil runs on the CPU"),
@@ -69,6 +69,8 @@ const PROGRAM: Program = Program {
             "no answer if that scores so much higher than the best one",
         ),
         Flag::truth("skip_bad_rows", false, "frazil's: leave bad questions out and count them"),
+        Flag::integer("seed", "12345", "frazil's: of all chance in training"),
+        Flag::truth("recompute", false, "frazil's: train in less memory"),
     ],
 };
 
@@ -83,23 +85,23 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         Ok(values) => values,
         Err(outcome) => return Ok(outcome),
     };
-    if values.truth("do_train") {
-        return Err(Error::Usage {
-            what: "training is not part of this version yet".into(),
-            hint: "`--do_predict=true` alone answers questions with a trained model".into(),
-        }
-        .into());
-    }
     for name in ELSEWHERE.into_iter().filter(|name| values.is_given(name)) {
         eprintln!("warning: `--{name}` has no effect: frazil runs on the CPU");
     }
     let verbose = values.truth("verbose_logging");
     let batch = values.integer("predict_batch_size");
-    let done = options(&values)
-        .and_then(|options| run_squad(&options, &mut |event| log(&event, verbose, batch)));
+    let done = options(&values).and_then(|options| {
+        if let Some(options) = training(&values, &options)? {
+            squad::train(&options, &mut training_log::show)?;
+        }
+        match values.truth("do_predict") {
+            true => run_squad(&options, &mut |event| log(&event, verbose, batch)).map(Some),
+            false => Ok(None),
+        }
+    });
     match done {
         Ok(report) => {
-            if report.skipped.count > 0 {
+            if let Some(report) = report.filter(|report| report.skipped.count > 0) {
                 eprintln!("{} questions could not be used", report.skipped.count);
             }
             Ok(Outcome::Done)
@@ -121,18 +123,25 @@ fn options(values: &Values) -> Result<Options, Error> {
     let init_checkpoint = values.path("init_checkpoint");
     let do_lower_case = values.truth("do_lower_case");
     casing::check(do_lower_case, values.text("init_checkpoint"))?;
-    if !values.truth("do_predict") {
+    let (do_train, do_predict) = (values.truth("do_train"), values.truth("do_predict"));
+    if !do_train && !do_predict {
         return Err(wrong(
             "At least one of `do_train` or `do_predict` must be True.".into(),
             "add `--do_predict=true`",
         ));
     }
-    let predict_file = values.path("predict_file").ok_or_else(|| {
-        wrong(
+    if do_train && values.path("train_file").is_none() {
+        return Err(wrong(
+            "If `do_train` is True, then `train_file` must be specified.".into(),
+            "add `--train_file=train-v1.1.json`",
+        ));
+    }
+    if do_predict && values.path("predict_file").is_none() {
+        return Err(wrong(
             "If `do_predict` is True, then `predict_file` must be specified.".into(),
             "add `--predict_file=dev-v1.1.json`",
-        )
-    })?;
+        ));
+    }
     let number = |name: &str, least: usize| {
         let value = values.integer(name);
         let number = usize::try_from(value).ok().filter(|number| *number >= least);
@@ -143,7 +152,7 @@ fn options(values: &Values) -> Result<Options, Error> {
         bert_config_file: path("bert_config_file")?,
         vocab_file: path("vocab_file")?,
         output_dir: path("output_dir")?,
-        predict_file,
+        predict_file: values.path("predict_file").unwrap_or_default(),
         init_checkpoint,
         do_lower_case,
         features: FeatureOptions {
@@ -165,6 +174,30 @@ fn options(values: &Values) -> Result<Options, Error> {
         },
         threads: None,
     })
+}
+
+/// What training needs, if it is asked for.
+fn training(values: &Values, options: &Options) -> Result<Option<squad::Options>, Error> {
+    if !values.truth("do_train") {
+        return Ok(None);
+    }
+    run_squad::validate(options)?;
+    Ok(Some(squad::Options {
+        model: Model {
+            bert_config_file: options.bert_config_file.clone(),
+            vocab_file: options.vocab_file.clone(),
+            do_lower_case: options.do_lower_case,
+            init_checkpoint: options.init_checkpoint.clone(),
+            output_dir: options.output_dir.clone(),
+        },
+        train_file: values.path("train_file").unwrap_or_default(),
+        dev_file: None,
+        features: options.features,
+        predict: options.predict,
+        schedule: training_log::schedule(values, options.threads)?,
+        on_bad_row: options.on_bad_row,
+        early_stop: None,
+    }))
 }
 
 /// What the original logs.

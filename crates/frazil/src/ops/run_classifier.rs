@@ -4,7 +4,7 @@
 //!
 //! The model is the latest checkpoint of the output folder, as Estimator has it, or else the initial
 //! checkpoint, which may be a model of any kind. Everything is read and checked before the first
-//! file is written. Left out: training, and TPUs, for which only the padding of the records is kept.
+//! file is written. Training is [`finetune`](super::finetune)'s; left out are TPUs, for which only the padding of the records is kept.
 
 use std::path::{Path, PathBuf};
 
@@ -231,6 +231,16 @@ pub fn run_classifier(options: &Options, progress: &mut dyn FnMut(Event<'_>)) ->
         }
     }
     Ok(report)
+}
+
+/// The figures of one checkpoint on the dev set; nothing is written.
+pub(super) fn evaluate_checkpoint(path: &Path, options: &Options) -> Result<EvalResults> {
+    let labels = checked(options)?;
+    let model = open(path, &labels, options)?;
+    let input = ClassifierInput::new(model.tokenizer().clone(), labels, options.max_seq_length)?;
+    let set = Set::read(options, Split::Dev, &input, &model)?;
+    let logits = logits(&model, &set)?;
+    Ok(evaluate(&set, &logits, options.eval_batch_size, global_step(&model)?))
 }
 
 /// What can be told from the flags and the configuration alone; the task's labels.

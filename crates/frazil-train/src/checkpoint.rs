@@ -1,0 +1,168 @@
+//! Checkpoints of a training, as TensorFlow's Estimator leaves them in a folder: `model.ckpt-STEP`
+//! with `.index`, `.data` and `.meta`, the file `checkpoint` that names the newest, and `graph.pbtxt`.
+//!
+//! A checkpoint is named in `checkpoint` when all of its files are there; older ones are removed
+//! after that. So whenever a run is killed, the newest that is named is whole.
+
+use std::path::{Path, PathBuf};
+
+use frazil_tensor::Tensor;
+use frazil_tf::bundle::{BundleWriter, WriteOptions, data_path, index_path};
+use frazil_tf::checkpoint_state::CheckpointState;
+use frazil_tf::proto::MetaGraphDef;
+use frazil_tf::{graph_def, meta_graph};
+
+use crate::Result;
+
+/// Writes checkpoints into a folder and removes old ones.
+pub struct Keeper {
+    folder: PathBuf,
+    keep: usize,
+    meta: MetaGraphDef,
+    /// The newest last.
+    all: Vec<PathBuf>,
+    /// One that stays, however old.
+    best: Option<PathBuf>,
+}
+
+impl Keeper {
+    /// For a folder, which is made if need be; `keep` checkpoints stay, 0 for all. `meta` is what goes
+    /// beside each. Those that the folder names already are counted in.
+    pub fn open(folder: impl Into<PathBuf>, keep: usize, meta: MetaGraphDef) -> Result<Self> {
+        let folder = folder.into();
+        std::fs::create_dir_all(&folder).map_err(|source| frazil_tensor::Error::Io {
+            action: "create",
+            path: folder.clone(),
+            source,
+        })?;
+        let state = CheckpointState::read(&folder)?.unwrap_or_default();
+        let there = |path: &PathBuf| index_path(path).is_file();
+        let all = state.all_model_checkpoint_paths.into_iter().filter(there).collect();
+        Ok(Self { folder, keep, meta, all, best: None })
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The newest checkpoint.
+    pub fn newest(&self) -> Option<&Path> {
+        self.all.last().map(PathBuf::as_path)
+    }
+
+    /// Lets this checkpoint stay, and the one that stayed before go with the others.
+    pub fn keep_best(&mut self, prefix: impl Into<PathBuf>) {
+        self.best = Some(prefix.into());
+    }
+
+    /// Writes `graph.pbtxt`.
+    pub fn write_graph(&self) -> Result<()> {
+        if let Some(graph) = &self.meta.graph_def {
+            graph_def::write_text(self.folder.join("graph.pbtxt"), graph)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the checkpoint of a step, and removes those that are too old.
+    pub fn save(
+        &mut self,
+        step: u64,
+        state: impl IntoIterator<Item = (String, Tensor)>,
+    ) -> Result<PathBuf> {
+        let prefix = self.folder.join(format!("model.ckpt-{step}"));
+        let mut writer = BundleWriter::create(&prefix, WriteOptions::default())?;
+        for (name, tensor) in state {
+            writer.add(&name, &tensor)?;
+        }
+        writer.finish()?;
+        meta_graph::write(meta_path(&prefix), &self.meta)?;
+        self.all.retain(|path| *path != prefix);
+        self.all.push(prefix.clone());
+        let mut gone = Vec::new();
+        while self.keep > 0 && self.all.len() > self.keep {
+            let old = self.all.iter().position(|path| Some(path) != self.best.as_ref());
+            // The newest is never among the old ones.
+            match old.filter(|at| at + 1 < self.all.len()) {
+                Some(at) => gone.push(self.all.remove(at)),
+                None => break,
+            }
+        }
+        let state = CheckpointState {
+            model_checkpoint_path: prefix.clone(),
+            all_model_checkpoint_paths: self.all.clone(),
+            ..CheckpointState::default()
+        };
+        state.write(&self.folder)?;
+        gone.iter().for_each(|old| remove(old));
+        Ok(prefix)
+    }
+}
+
+/// The MetaGraph beside a checkpoint.
+pub fn meta_path(prefix: &Path) -> PathBuf {
+    let mut path = prefix.as_os_str().to_owned();
+    path.push(".meta");
+    path.into()
+}
+
+/// What cannot be removed stays: it is only in the way.
+fn remove(prefix: &Path) {
+    for path in [index_path(prefix), data_path(prefix, 0, 1), meta_path(prefix)] {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// The newest checkpoint that a folder names; none if it names none.
+pub fn newest(folder: &Path) -> Result<Option<PathBuf>> {
+    Ok(CheckpointState::read(folder)?.map(|state| state.model_checkpoint_path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(step: u64) -> Vec<(String, Tensor)> {
+        vec![("w".to_owned(), Tensor::from_vec([1], vec![step as f32]).unwrap())]
+    }
+
+    fn named(folder: &Path) -> Vec<String> {
+        let state = CheckpointState::read(folder).unwrap().unwrap();
+        let name = |path: PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
+        state.all_model_checkpoint_paths.into_iter().map(name).collect()
+    }
+
+    #[test]
+    fn old_ones_go_but_for_the_best() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Keeper::open(folder.path(), 2, MetaGraphDef::default()).unwrap();
+        let mut keeper = open();
+        assert_eq!((keeper.newest(), newest(folder.path()).unwrap()), (None, None));
+        let first = keeper.save(0, state(0)).unwrap();
+        keeper.keep_best(&first);
+        for step in [10, 20] {
+            keeper.save(step, state(step)).unwrap();
+        }
+        assert_eq!(named(folder.path()), ["model.ckpt-0", "model.ckpt-20"]);
+        assert!(!index_path(&folder.path().join("model.ckpt-10")).exists());
+        // Another run goes on, and nothing is the best any more.
+        let mut keeper = open();
+        let last = keeper.save(30, state(30)).unwrap();
+        assert_eq!(named(folder.path()), ["model.ckpt-20", "model.ckpt-30"]);
+        assert_eq!(newest(folder.path()).unwrap(), Some(last.clone()));
+        assert!(!meta_path(&first).exists() && meta_path(&last).exists());
+    }
+
+    #[test]
+    fn what_is_not_whole_is_not_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut keeper = Keeper::open(folder.path(), 5, MetaGraphDef::default()).unwrap();
+        keeper.save(1, state(1)).unwrap();
+        // A name that a checkpoint cannot have stops the second one on its way.
+        let bad = [state(2), vec![(String::new(), state(2)[0].1.clone())]].concat();
+        assert!(keeper.save(2, bad).is_err());
+        assert_eq!(named(folder.path()), ["model.ckpt-1"]);
+        let files = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(files, 4, "three of the first, and `checkpoint`");
+    }
+}

@@ -1,0 +1,117 @@
+//! Weights to begin with: those of a checkpoint, and for what it lacks, those that the original's
+//! initializers would draw.
+
+use frazil_bert::python::random::{Random, mix};
+use frazil_runtime::Parameters;
+use frazil_tensor::TensorStore;
+
+use crate::{Error, Result};
+
+/// What became of the weights of a model and of those of a checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Weights that came from the checkpoint.
+    pub loaded: usize,
+    /// Weights that it lacks, which are new.
+    pub fresh: Vec<String>,
+    /// Tensors of the checkpoint that the model has no place for; slots of optimizers aside.
+    pub unused: Vec<String>,
+}
+
+/// Gives every weight a value: the checkpoint's, or a new one. A weight of another shape is an error,
+/// and so is a checkpoint that has none of the weights.
+pub fn load(
+    parameters: &mut Parameters,
+    checkpoint: Option<&dyn TensorStore>,
+    deviation: f64,
+    seed: u64,
+) -> Result<Report> {
+    let mut report = Report::default();
+    for at in 0..parameters.len() {
+        let name = parameters.name(at).to_owned();
+        match checkpoint.filter(|checkpoint| checkpoint.info(&name).is_some()) {
+            Some(checkpoint) => {
+                let tensor = checkpoint
+                    .tensor(&name)
+                    .map_err(|source| Error::NoState { name: name.clone(), source })?;
+                parameters.set(at, &tensor)?;
+                tensor.release();
+                report.loaded += 1;
+            }
+            None => {
+                fresh(&name, parameters.values_mut(at), deviation, seed);
+                report.fresh.push(name);
+            }
+        }
+    }
+    let Some(checkpoint) = checkpoint else { return Ok(report) };
+    if report.loaded == 0 {
+        let found = checkpoint.infos().iter().map(|info| info.name.clone()).take(3).collect();
+        return Err(Error::OtherModel { expected: parameters.name(0).to_owned(), found });
+    }
+    let is_slot = |name: &str| {
+        ["/adam_m", "/adam_v", "/lamb_m", "/lamb_v", "/Momentum"]
+            .iter()
+            .any(|end| name.ends_with(end))
+            || name == "global_step"
+            || name.starts_with("frazil/")
+    };
+    let names = checkpoint.infos().iter().map(|info| &info.name);
+    let unused = names.filter(|name| parameters.position(name).is_none() && !is_slot(name));
+    report.unused = unused.cloned().collect();
+    Ok(report)
+}
+
+/// Scales of norms are 1, what is added is 0, and all else is normal within two deviations, the same
+/// for a seed and a name.
+fn fresh(name: &str, values: &mut [f32], deviation: f64, seed: u64) {
+    let last = name.rsplit('/').next().unwrap_or(name);
+    match last {
+        "gamma" => values.fill(1.0),
+        "beta" | "bias" | "output_bias" => values.fill(0.0),
+        _ => {
+            let hash = name.bytes().fold(0u64, |hash, byte| mix(hash ^ u64::from(byte)));
+            let mut random = Random::new(mix(seed ^ hash));
+            values.fill_with(|| (deviation * normal(&mut random)) as f32);
+        }
+    }
+}
+
+/// From the normal distribution, without what is further out than two deviations.
+fn normal(random: &mut Random) -> f64 {
+    loop {
+        let (radius, angle) = (1.0 - random.random(), random.random());
+        let value = (-2.0 * radius.ln()).sqrt() * (2.0 * std::f64::consts::PI * angle).cos();
+        if value.abs() <= 2.0 {
+            return value;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_weights_are_as_the_original_draws_them() {
+        let mut values = vec![7f32; 20_000];
+        fresh("bert/pooler/dense/kernel", &mut values, 0.02, 1);
+        assert!(values.iter().all(|x| x.abs() <= 0.04 + 1e-7));
+        let mean = values.iter().map(|&x| f64::from(x)).sum::<f64>() / 20_000.0;
+        let square = values.iter().map(|&x| f64::from(x * x)).sum::<f64>() / 20_000.0;
+        // The deviation of a normal distribution that is cut at two of its own is 0.8796 of it.
+        assert!(
+            mean.abs() < 5e-4 && (square.sqrt() / 0.02 - 0.8796).abs() < 0.02,
+            "{mean} {square}"
+        );
+        let mut again = vec![0f32; 20_000];
+        fresh("bert/pooler/dense/kernel", &mut again, 0.02, 1);
+        assert_eq!(values, again);
+        fresh("bert/pooler/dense/kernel", &mut again, 0.02, 2);
+        assert_ne!(values, again);
+        fresh("bert/embeddings/LayerNorm/gamma", &mut again, 0.02, 2);
+        assert!(again.iter().all(|x| *x == 1.0));
+        fresh("output_bias", &mut again, 0.02, 2);
+        assert!(again.iter().all(|x| *x == 0.0));
+    }
+}

@@ -1,0 +1,168 @@
+//! A training from its first step to its last: batches in, checkpoints out, and the same again when
+//! it was interrupted.
+//!
+//! What a run needs to go on lies in its newest checkpoint: the trainer's state and where the reader
+//! was. A run that is killed and started again takes the steps that it would have taken.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use frazil_bert::Head;
+use frazil_bert::samples::{Position, Reader};
+use frazil_tensor::{Tensor, TensorStore};
+
+use crate::checkpoint::Keeper;
+use crate::trainer::{self, Trainer};
+use crate::{Error, Result, batch};
+
+/// How long, and how often something is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The step to end at, counted from the very first.
+    pub steps: u64,
+    /// Steps between two checkpoints; there is one at the beginning and one at the end, too.
+    pub save_every: u64,
+    /// Batches whose gradients are added up for one step.
+    pub accumulate: usize,
+}
+
+/// A step that was taken.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// Loss, rate and norm.
+    pub report: trainer::Report,
+    /// Sequences of its batches.
+    pub sequences: usize,
+    /// Pieces of its batches.
+    pub tokens: usize,
+    /// What it took, reading included.
+    pub seconds: f64,
+}
+
+/// What happens on the way.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A step was taken.
+    Step(&'a Step),
+    /// A checkpoint was written, after so many steps.
+    Saved(&'a Path, u64),
+}
+
+/// What whoever watches wants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Go {
+    /// More.
+    #[default]
+    On,
+    /// More; the checkpoint that was just saved is the best so far, and stays.
+    Best,
+    /// No more: a checkpoint is written, if there is none of this step, and the run ends.
+    Stop,
+}
+
+/// All that a run consists of.
+pub struct Run<'r> {
+    /// What is trained.
+    pub trainer: &'r mut Trainer,
+    /// On what.
+    pub reader: &'r mut Reader,
+    /// What for.
+    pub head: Head,
+    /// Where checkpoints go.
+    pub keeper: &'r mut Keeper,
+    /// How long.
+    pub plan: Plan,
+}
+
+/// The name that the reader's place is stored under: epoch, sample and pack.
+const POSITION: &str = "frazil/position";
+
+impl Run<'_> {
+    /// Takes the steps that are missing, and gives the last checkpoint.
+    pub fn go<E: From<Error>>(
+        &mut self,
+        watch: &mut dyn FnMut(Event<'_>) -> std::result::Result<Go, E>,
+    ) -> std::result::Result<PathBuf, E> {
+        let mut saved = match self.keeper.newest() {
+            Some(newest) if self.trainer.steps() > 0 => newest.to_path_buf(),
+            _ => self.save(watch)?.0,
+        };
+        let mut saved_at = self.trainer.steps();
+        while self.trainer.steps() < self.plan.steps {
+            let step = self.step()?;
+            let go = watch(Event::Step(&step))?;
+            let at = self.trainer.steps();
+            let is_last = at >= self.plan.steps || go == Go::Stop;
+            // A step that was passed over is no reason to store the one before it again.
+            let is_due = self.plan.save_every > 0 && at.is_multiple_of(self.plan.save_every);
+            if at != saved_at && (is_last || is_due) {
+                let (path, go) = self.save(watch)?;
+                (saved, saved_at) = (path, at);
+                if go == Go::Stop {
+                    break;
+                }
+            }
+            if go == Go::Stop {
+                break;
+            }
+        }
+        Ok(saved)
+    }
+
+    fn step(&mut self) -> Result<Step> {
+        let start = Instant::now();
+        let (mut batches, mut sequences, mut tokens) = (Vec::new(), 0, 0);
+        for _ in 0..self.plan.accumulate.max(1) {
+            let batch = self.reader.next_batch()?.ok_or(Error::NoBatch)?;
+            sequences += batch.sequences();
+            tokens += batch.rows();
+            batches.push(batch::inputs(&batch, self.head)?);
+        }
+        let batches: Vec<_> = batches.iter().collect();
+        let report = self.trainer.step(&batches)?;
+        Ok(Step { report, sequences, tokens, seconds: start.elapsed().as_secs_f64() })
+    }
+
+    fn save<E: From<Error>>(
+        &mut self,
+        watch: &mut dyn FnMut(Event<'_>) -> std::result::Result<Go, E>,
+    ) -> std::result::Result<(PathBuf, Go), E> {
+        let Position { epoch, sample, pack } = Reader::position(self.reader);
+        let place = [epoch, sample, pack].map(|number| number as i64).to_vec();
+        let place = Tensor::from_vec([3], place).expect("three numbers");
+        let step = self.trainer.steps();
+        let state = self.trainer.state().chain([(POSITION.to_owned(), place)]);
+        let path = self.keeper.save(step, state)?;
+        let go = watch(Event::Saved(&path, step))?;
+        if go == Go::Best {
+            self.keeper.keep_best(&path);
+        }
+        Ok((path, go))
+    }
+
+    /// Goes on from a checkpoint. One that TensorFlow wrote does not say where the reader was: then
+    /// as many batches as there were steps are passed over.
+    pub fn resume(&mut self, checkpoint: &dyn TensorStore) -> Result<()> {
+        self.trainer.restore(checkpoint)?;
+        if checkpoint.info(POSITION).is_none() {
+            let batches = self.trainer.steps().saturating_mul(self.plan.accumulate.max(1) as u64);
+            for _ in 0..batches {
+                self.reader.next_batch()?;
+            }
+            return Ok(());
+        }
+        let failed = |source| Error::NoState { name: POSITION.to_owned(), source };
+        let tensor = checkpoint.tensor(POSITION).map_err(failed)?;
+        let values = tensor.values::<i64>().map(|values| values.into_owned());
+        let Ok(Ok([epoch, sample, pack])) = values.map(<[i64; 3]>::try_from) else {
+            return Err(Error::WrongState {
+                name: POSITION.to_owned(),
+                found: format!("{} {}", tensor.dtype(), tensor.shape()),
+                expected: "three int64".to_owned(),
+            });
+        };
+        let place = |number: i64| number as u64;
+        let position = Position { epoch: place(epoch), sample: place(sample), pack: place(pack) };
+        Ok(self.reader.seek(position)?)
+    }
+}

@@ -1,0 +1,361 @@
+//! `frazil finetune classifier MODEL …`, `frazil finetune squad MODEL …`
+
+use std::io::{IsTerminal, Write, stderr};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use frazil::Error;
+use frazil::bert::glue::Task;
+use frazil::bert::rows::OnBadRow;
+use frazil::bert::squad::{FeatureOptions, PredictOptions};
+use frazil::bert::tokenizer::{Casing, Vocabulary};
+use frazil::ops::finetune::{Event, Model, Report, Schedule, classifier, squad};
+use frazil::ops::train::{self, Step};
+use frazil::source::{Need, locate};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::table::thousands;
+use crate::cli::Outcome;
+
+/// Let a pre-trained BERT learn a task: classes of texts, or answers to questions
+///
+/// Every checkpoint is TensorFlow's, with the optimizer's state, and evaluated when it is written. A run
+/// whose folder has a checkpoint goes on from there, as if it had never been stopped.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    Classifier(Box<ClassifierArgs>),
+    Squad(Box<SquadArgs>),
+}
+
+/// Learn the classes of a task of GLUE
+#[derive(clap::Args)]
+#[command(after_help = "Example:
+  frazil finetune classifier uncased_L-12_H-768_A-12 --task mrpc --data glue/MRPC -o mrpc")]
+struct ClassifierArgs {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// The task: cola, mnli, mrpc, qnli, qqp, rte, sst-2, wnli, xnli
+    #[arg(long)]
+    task: Task,
+    /// The folder with its .tsv files
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Pieces of a sequence at most
+    #[arg(long, value_name = "N", default_value = "128")]
+    max_seq_length: usize,
+    /// Do not evaluate checkpoints on the dev set
+    #[arg(long)]
+    no_eval: bool,
+    #[command(flatten)]
+    training: TrainingArgs,
+}
+
+/// Learn to answer questions about texts, from SQuAD files
+#[derive(clap::Args)]
+#[command(after_help = "Example:
+  frazil finetune squad uncased_L-12_H-768_A-12 --train train-v1.1.json --dev dev-v1.1.json -o squad")]
+struct SquadArgs {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Questions with their answers
+    #[arg(long, value_name = "FILE")]
+    train: PathBuf,
+    /// Questions to evaluate checkpoints on
+    #[arg(long, value_name = "FILE")]
+    dev: Option<PathBuf>,
+    /// Pieces of a window with its question
+    #[arg(long, value_name = "N", default_value = "384")]
+    max_seq_length: usize,
+    /// From the start of a window to that of the next
+    #[arg(long, value_name = "N", default_value = "128")]
+    doc_stride: usize,
+    /// Pieces of a question at most
+    #[arg(long, value_name = "N", default_value = "64")]
+    max_query_length: usize,
+    /// Questions may have no answer, as in SQuAD 2.0
+    #[arg(long)]
+    v2: bool,
+    #[command(flatten)]
+    training: TrainingArgs,
+}
+
+#[derive(clap::Args)]
+struct ModelArgs {
+    /// The checkpoint to begin with, or its folder
+    #[arg(value_name = "MODEL")]
+    model: PathBuf,
+    /// Where checkpoints, events and the report go
+    #[arg(long, short, value_name = "DIR")]
+    output: PathBuf,
+    /// The configuration [default: bert_config.json beside the model]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The vocabulary [default: vocab.txt beside the model]
+    #[arg(long, value_name = "FILE")]
+    vocab: Option<PathBuf>,
+    /// Keep upper case and accents [default: as the vocabulary suggests]
+    #[arg(long, conflicts_with = "uncased")]
+    cased: bool,
+    /// Lower all text
+    #[arg(long)]
+    uncased: bool,
+}
+
+#[derive(clap::Args)]
+#[command(next_help_heading = "Training")]
+struct TrainingArgs {
+    /// How often each example is seen
+    #[arg(long, value_name = "N", default_value = "3")]
+    epochs: f64,
+    /// Examples of a batch
+    #[arg(long, value_name = "N", default_value = "32")]
+    batch_size: usize,
+    /// Batches whose gradients are added up for one step
+    #[arg(long, value_name = "N", default_value = "1")]
+    accumulate: usize,
+    /// The learning rate after warm-up; it falls to 0 from there
+    #[arg(long, value_name = "RATE", default_value = "5e-5")]
+    learning_rate: f64,
+    /// The part of all steps in which the rate grows
+    #[arg(long, value_name = "PART", default_value = "0.1")]
+    warmup: f64,
+    /// Steps between two checkpoints
+    #[arg(long, value_name = "N", default_value = "1000")]
+    save_every: u64,
+    /// Checkpoints to keep, the best beside them; 0 for all
+    #[arg(long, value_name = "K", default_value = "5")]
+    keep: usize,
+    /// Stop after so many evaluations without a better score
+    #[arg(long, value_name = "N")]
+    early_stop: Option<usize>,
+    /// The seed of the order of examples, of dropout and of new weights
+    #[arg(long, default_value = "12345")]
+    seed: u64,
+    /// Compute again what gradients need instead of keeping it: less memory, more time
+    #[arg(long)]
+    recompute: bool,
+    /// Leave out rows that cannot be used
+    #[arg(long)]
+    skip_bad_rows: bool,
+    /// Threads [default: FRAZIL_THREADS, or one for each core]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+    /// No progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+impl ModelArgs {
+    fn checked(self) -> Result<Model, Error> {
+        let located = locate(&self.model, Need::Values)?;
+        let beside = |given: Option<PathBuf>, name: &str, flag: &str| {
+            given.or_else(|| located.beside(&[name])).ok_or_else(|| Error::Usage {
+                what: format!("there is no `{name}` beside `{}`", located.path.display()),
+                hint: format!("name it with `{flag}`"),
+            })
+        };
+        let bert_config_file = beside(self.config, "bert_config.json", "--config")?;
+        let vocab_file = beside(self.vocab, "vocab.txt", "--vocab")?;
+        let do_lower_case = match (self.cased, self.uncased) {
+            (true, _) => false,
+            (_, true) => true,
+            _ => Vocabulary::open(&vocab_file)?.guess_casing() == Casing::Lower,
+        };
+        Ok(Model {
+            bert_config_file,
+            vocab_file,
+            do_lower_case,
+            init_checkpoint: Some(self.model),
+            output_dir: self.output,
+        })
+    }
+}
+
+impl TrainingArgs {
+    fn schedule(&self) -> Schedule {
+        Schedule {
+            batch_size: self.batch_size,
+            accumulate: self.accumulate,
+            learning_rate: self.learning_rate,
+            epochs: self.epochs,
+            warmup_proportion: self.warmup,
+            save_every: self.save_every,
+            keep: self.keep,
+            seed: self.seed,
+            recompute: self.recompute,
+            threads: self.threads,
+        }
+    }
+
+    fn on_bad_row(&self) -> OnBadRow {
+        if self.skip_bad_rows { OnBadRow::Skip } else { OnBadRow::Stop }
+    }
+}
+
+pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
+    let (report, json) = match args.what {
+        What::Classifier(args) => {
+            let mut live = Live::new(args.training.quiet);
+            let options = classifier::Options {
+                model: args.model.checked()?,
+                task: args.task,
+                data_dir: args.data,
+                max_seq_length: args.max_seq_length,
+                schedule: args.training.schedule(),
+                on_bad_row: args.training.on_bad_row(),
+                evaluate: !args.no_eval,
+                early_stop: args.training.early_stop,
+            };
+            (classifier::classifier(&options, &mut |event| live.show(event))?, args.training.json)
+        }
+        What::Squad(args) => {
+            let mut live = Live::new(args.training.quiet);
+            let options = squad::Options {
+                model: args.model.checked()?,
+                train_file: args.train,
+                dev_file: args.dev,
+                features: FeatureOptions {
+                    max_seq_length: args.max_seq_length,
+                    doc_stride: args.doc_stride,
+                    max_query_length: args.max_query_length,
+                    training: false,
+                },
+                predict: PredictOptions { version_2: args.v2, ..PredictOptions::default() },
+                schedule: args.training.schedule(),
+                on_bad_row: args.training.on_bad_row(),
+                early_stop: args.training.early_stop,
+            };
+            (squad::squad(&options, &mut |event| live.show(event))?, args.training.json)
+        }
+    };
+    if json {
+        serde_json::to_writer_pretty(&mut *out, &report)?;
+        writeln!(out)?;
+    } else {
+        print(&report, out)?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
+    let (steps, examples) = (thousands(report.steps), thousands(report.examples as u64));
+    writeln!(out, "{}: {steps} steps over {examples} examples", report.task)?;
+    for of in &report.evaluations {
+        let scores: Vec<String> = of.scores.iter().map(|(n, s)| format!("{n} {s:.4}")).collect();
+        writeln!(out, "  step {}: {}", of.step, scores.join(", "))?;
+    }
+    if let Some(best) = &report.best {
+        writeln!(out, "best checkpoint {}", best.display())?;
+    }
+    writeln!(out, "last checkpoint {}", report.checkpoint.display())?;
+    writeln!(out, "curves in {}", report.report.display())?;
+    Ok(())
+}
+
+/// Between two plain lines.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// The line that shows how it goes: on a terminal one that changes, else a new one now and then.
+pub struct Live {
+    quiet: bool,
+    bar: Option<ProgressBar>,
+    last: Instant,
+    /// Of the last steps, each older one counting less.
+    loss: Option<f64>,
+    tokens: f64,
+    seconds: f64,
+}
+
+impl Live {
+    pub fn new(quiet: bool) -> Self {
+        let bar = (!quiet && stderr().is_terminal()).then(|| {
+            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} steps, {msg}");
+            ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        });
+        Self { quiet, bar, last: Instant::now(), loss: None, tokens: 0.0, seconds: 0.0 }
+    }
+
+    fn say(&self, line: &str) {
+        match &self.bar {
+            _ if self.quiet => {}
+            Some(bar) => bar.println(line),
+            #[allow(clippy::print_stderr, reason = "progress is talk")]
+            None => eprintln!("{line}"),
+        }
+    }
+
+    fn show(&mut self, event: Event<'_>) {
+        match event {
+            Event::Note(note) => self.say(&format!("note: {note}")),
+            Event::Running { examples, samples, batch, steps } => {
+                let windows = if samples == examples {
+                    String::new()
+                } else {
+                    format!(" in {} windows", thousands(samples as u64))
+                };
+                let (examples, steps) = (thousands(examples as u64), thousands(steps));
+                self.say(&format!("{examples} examples{windows}, {steps} steps of {batch}"));
+            }
+            Event::Train(train::Event::Initialized(report)) => {
+                let (loaded, fresh) = (report.loaded, report.fresh.join(", "));
+                let fresh = if fresh.is_empty() { fresh } else { format!("; new: {fresh}") };
+                self.say(&format!("{loaded} weights from the checkpoint{fresh}"));
+            }
+            Event::Train(train::Event::Resuming(path, step)) => {
+                self.say(&format!("goes on from {} after {step} steps", path.display()));
+            }
+            Event::Train(train::Event::Step(step, of)) => self.step(step, of),
+            Event::Train(train::Event::Saved(path, _)) => {
+                self.say(&format!("wrote {}", path.display()));
+            }
+            Event::Evaluated(evaluation, is_best) => {
+                let scores = evaluation.scores.iter();
+                let scores: Vec<String> = scores.map(|(n, s)| format!("{n} {s:.4}")).collect();
+                let best = if is_best { " (the best so far)" } else { "" };
+                self.say(&format!("step {}: {}{best}", evaluation.step, scores.join(", ")));
+            }
+        }
+    }
+
+    pub fn step(&mut self, step: &Step, of: u64) {
+        const OLD: f64 = 0.95;
+        let (taken, loss) = (step.report.step + 1, step.report.loss);
+        self.loss = Some(self.loss.map_or(loss, |old| OLD * old + (1.0 - OLD) * loss));
+        self.tokens = OLD * self.tokens + step.tokens as f64;
+        self.seconds = OLD * self.seconds + step.seconds;
+        let a_step = self.seconds * (1.0 - OLD) / (1.0 - OLD.powf(taken as f64));
+        let left = Duration::from_secs_f64((of.saturating_sub(taken)) as f64 * a_step.max(0.0));
+        let line = format!(
+            "loss {:.4}, {:.0} pieces/s, {} left",
+            self.loss.unwrap_or(loss),
+            self.tokens / self.seconds.max(f64::MIN_POSITIVE),
+            indicatif::HumanDuration(left)
+        );
+        match &self.bar {
+            _ if self.quiet => {}
+            Some(bar) => {
+                bar.set_length(of);
+                bar.set_position(taken);
+                bar.set_message(line);
+                if taken >= of {
+                    bar.finish_and_clear();
+                }
+            }
+            None if self.last.elapsed() >= PAUSE => {
+                self.last = Instant::now();
+                self.say(&format!("step {taken} of {of}: {line}"));
+            }
+            None => {}
+        }
+    }
+}

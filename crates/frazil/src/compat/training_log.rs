@@ -1,0 +1,70 @@
+//! What `run_classifier` and `run_squad` have in common when they train: flags, and what is logged.
+
+use frazil::ops::finetune::{Event, Schedule};
+use frazil::ops::train;
+use frazil::train::run::Go;
+use frazil::{Error, Result};
+
+use super::absl::Values;
+
+/// Steps between two lines of the log, as Estimator has it.
+const EVERY: u64 = 100;
+
+/// The original's flags.
+pub fn schedule(values: &Values, threads: Option<usize>) -> Result<Schedule, Error> {
+    let number = |name: &str| {
+        let given = values.integer(name);
+        let wrong = || Error::Usage {
+            what: format!("`--{name}` is {given}"),
+            hint: "give a number from 1 on".into(),
+        };
+        u64::try_from(given).ok().filter(|number| *number > 0).ok_or_else(wrong)
+    };
+    Ok(Schedule {
+        batch_size: number("train_batch_size")? as usize,
+        learning_rate: values.float("learning_rate"),
+        epochs: values.float("num_train_epochs"),
+        warmup_proportion: values.float("warmup_proportion"),
+        save_every: number("save_checkpoints_steps")?,
+        seed: values.integer("seed") as u64,
+        recompute: values.truth("recompute"),
+        threads,
+        ..Schedule::default()
+    })
+}
+
+/// Says what happens, in Estimator's words.
+#[allow(clippy::print_stderr, reason = "the original's log")]
+pub fn show(event: Event<'_>) -> Result<Go> {
+    let info = |text: String| eprintln!("INFO:tensorflow:{text}");
+    match event {
+        Event::Running { examples, samples, batch, steps } => {
+            info("***** Running training *****".into());
+            info(format!("  Num examples = {examples}"));
+            if samples != examples {
+                info(format!("  Num split examples = {samples}"));
+            }
+            info(format!("  Batch size = {batch}"));
+            info(format!("  Num steps = {steps}"));
+        }
+        Event::Note(note) => eprintln!("note: {note}"),
+        Event::Evaluated(..) => {}
+        Event::Train(train::Event::Initialized(report)) => {
+            report.fresh.iter().for_each(|name| info(format!("  name = {name}, *NEW*")));
+        }
+        Event::Train(train::Event::Resuming(path, _)) => {
+            info(format!("Restoring parameters from {}", path.display()));
+        }
+        Event::Train(train::Event::Saved(path, step)) => {
+            info(format!("Saving checkpoints for {step} into {}.", path.display()));
+        }
+        Event::Train(train::Event::Step(step, of)) => {
+            let taken = step.report.step + 1;
+            if step.report.step == 0 || taken.is_multiple_of(EVERY) || taken == of {
+                let (loss, speed) = (step.report.loss, step.tokens as f64 / step.seconds);
+                info(format!("loss = {loss}, step = {taken} ({speed:.0} pieces/sec)"));
+            }
+        }
+    }
+    Ok(Go::On)
+}

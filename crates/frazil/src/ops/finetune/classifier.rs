@@ -1,0 +1,130 @@
+//! Fine-tuning to a task of GLUE that has classes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use frazil_bert::Head;
+use frazil_bert::features::classifier::{ClassifierInput, Labels, write_records};
+use frazil_bert::glue::{ReadOptions, Split, Task};
+use frazil_bert::rows::OnBadRow;
+use frazil_train::run::Go;
+
+use super::{Event, Judge, Model, Prepared, Report, Schedule, Trained, finetune, open_model};
+use crate::ops::run_classifier;
+use crate::{Error, Result};
+
+/// What is learnt, from what.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The model.
+    pub model: Model,
+    /// The task.
+    pub task: Task,
+    /// The folder with its files.
+    pub data_dir: PathBuf,
+    /// Pieces of a sequence at most.
+    pub max_seq_length: usize,
+    /// How long and how fast.
+    pub schedule: Schedule,
+    /// What is done about a row that cannot be used.
+    pub on_bad_row: OnBadRow,
+    /// Whether checkpoints are evaluated on the dev set.
+    pub evaluate: bool,
+    /// Evaluations without a better score after which training ends.
+    pub early_stop: Option<usize>,
+}
+
+/// Trains and evaluates.
+pub fn classifier(options: &Options, watch: &mut dyn FnMut(Event<'_>)) -> Result<Report> {
+    let prepared = prepare(options, &mut |note| watch(Event::Note(note)))?;
+    let scores = |checkpoint: &Path| scores(options, checkpoint);
+    let judge = Judge {
+        scores: if options.evaluate { Some(&scores) } else { None },
+        metric: "eval_accuracy",
+        early_stop: options.early_stop,
+    };
+    finetune(&prepared, &options.model, &options.schedule, &judge, watch)
+}
+
+/// Trains only.
+pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Result<Trained> {
+    let mut notes = Vec::new();
+    let prepared = prepare(options, &mut |note| notes.push(note))?;
+    for note in notes {
+        watch(Event::Note(note))?;
+    }
+    super::train_on(&prepared, &options.model, &options.schedule, watch)
+}
+
+/// Reads and checks the data, and writes `train.tf_record`.
+fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> {
+    let (config, tokenizer) = open_model(&options.model)?;
+    let positions = config.max_position_embeddings;
+    if options.max_seq_length > positions {
+        return Err(Error::Usage {
+            what: format!(
+                "Cannot use sequence length {} because the BERT model was only trained up to \
+                 sequence length {positions}",
+                options.max_seq_length
+            ),
+            hint: format!("give {positions} or less"),
+        });
+    }
+    let labels = options.task.labels();
+    let Labels::Classes(names) = &labels else {
+        return Err(Error::Usage {
+            what: format!("{} has scores, and only classes are learnt", options.task),
+            hint: "choose a task with classes, such as MRPC".into(),
+        });
+    };
+    let count = names.len();
+    let input = ClassifierInput::new(tokenizer, labels, options.max_seq_length)?;
+    let how = ReadOptions { on_bad_row: options.on_bad_row, ..ReadOptions::default() };
+    let rows = options.task.read(&options.data_dir, Split::Train, &how)?;
+    if !rows.skipped.is_empty() {
+        note(format!("{} rows could not be used", rows.skipped.len()));
+    }
+    if options.evaluate {
+        // What is wrong with the dev set is said before hours are spent.
+        options.task.read(&options.data_dir, Split::Dev, &how)?;
+    }
+    let features = input.features_of_all(&rows.items)?;
+    super::make_folder(&options.model.output_dir)?;
+    let records = options.model.output_dir.join("train.tf_record");
+    write_records(&records, &features)?;
+    Ok(Prepared {
+        task: options.task.to_string(),
+        head: Head::Classifier,
+        labels: count,
+        config,
+        records,
+        examples: rows.items.len(),
+        samples: features.len(),
+    })
+}
+
+/// The figures of `run_classifier` for one checkpoint.
+fn scores(options: &Options, checkpoint: &Path) -> Result<BTreeMap<String, f64>> {
+    let of = run_classifier::Options {
+        data_dir: options.data_dir.clone(),
+        bert_config_file: options.model.bert_config_file.clone(),
+        task: options.task,
+        vocab_file: options.model.vocab_file.clone(),
+        output_dir: options.model.output_dir.clone(),
+        init_checkpoint: None,
+        do_lower_case: options.model.do_lower_case,
+        max_seq_length: options.max_seq_length,
+        do_eval: true,
+        do_predict: false,
+        eval_batch_size: 8,
+        predict_batch_size: 8,
+        use_tpu: false,
+        on_bad_row: options.on_bad_row,
+        threads: options.schedule.threads,
+    };
+    let results = run_classifier::evaluate_checkpoint(checkpoint, &of)?;
+    Ok(BTreeMap::from([
+        ("eval_accuracy".to_owned(), f64::from(results.eval_accuracy)),
+        ("eval_loss".to_owned(), f64::from(results.eval_loss)),
+    ]))
+}

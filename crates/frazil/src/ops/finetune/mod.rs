@@ -1,0 +1,305 @@
+//! `finetune`: a pre-trained BERT learns a task: classes ([`classifier`]) or answers ([`squad`]).
+//!
+//! Data is made into the original's records (`train.tf_record`), and [`train`] does the
+//! rest. Every checkpoint is evaluated as it was written, by the same code that evaluates any other
+//! model. `run_classifier` and `run_squad` train here, too, and evaluate afterwards.
+
+pub mod classifier;
+pub mod squad;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use frazil_bert::tokenizer::{Casing, Tokenizer, Vocabulary};
+use frazil_bert::{BertConfig, Head};
+use frazil_train::run::Go;
+use serde::Serialize;
+
+use super::train::{self, Evaluation, History, Trained};
+use crate::{Error, Result};
+
+/// The model, and where it goes.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// Its configuration.
+    pub bert_config_file: PathBuf,
+    /// Its vocabulary.
+    pub vocab_file: PathBuf,
+    /// Whether text is lowered.
+    pub do_lower_case: bool,
+    /// The weights to begin with.
+    pub init_checkpoint: Option<PathBuf>,
+    /// Where checkpoints and everything else go.
+    pub output_dir: PathBuf,
+}
+
+/// How long, how fast, how often: the original's flags and a few of ours.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    /// Examples of a batch.
+    pub batch_size: usize,
+    /// Batches whose gradients are added up for one step.
+    pub accumulate: usize,
+    /// The full learning rate.
+    pub learning_rate: f64,
+    /// How often each example is seen.
+    pub epochs: f64,
+    /// The part of all steps in which the rate grows.
+    pub warmup_proportion: f64,
+    /// Steps between two checkpoints.
+    pub save_every: u64,
+    /// Checkpoints that are kept, 0 for all.
+    pub keep: usize,
+    /// Of all chance.
+    pub seed: u64,
+    /// Less memory for more time.
+    pub recompute: bool,
+    /// Threads; `FRAZIL_THREADS`, or one for each core, if none.
+    pub threads: Option<usize>,
+}
+
+impl Default for Schedule {
+    /// The original's.
+    fn default() -> Self {
+        Self {
+            batch_size: 32,
+            accumulate: 1,
+            learning_rate: 5e-5,
+            epochs: 3.0,
+            warmup_proportion: 0.1,
+            save_every: 1000,
+            keep: 5,
+            seed: 12345,
+            recompute: false,
+            threads: None,
+        }
+    }
+}
+
+impl Schedule {
+    /// All steps for so many examples, and those in which the rate grows: Python's arithmetic.
+    pub fn steps(&self, examples: usize) -> (u64, u64) {
+        let batch = (self.batch_size * self.accumulate.max(1)) as f64;
+        let steps = (examples as f64 / batch * self.epochs) as u64;
+        (steps, (steps as f64 * self.warmup_proportion) as u64)
+    }
+}
+
+/// What happens on the way.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Training begins.
+    Running {
+        /// Examples as the data has them.
+        examples: usize,
+        /// What they became: windows of documents, or the examples themselves.
+        samples: usize,
+        /// Examples of a step.
+        batch: usize,
+        /// Steps.
+        steps: u64,
+    },
+    /// A choice, in words, or rows that were left out.
+    Note(String),
+    /// Something of the training itself.
+    Train(train::Event<'a>),
+    /// A checkpoint was evaluated; whether it is the best so far.
+    Evaluated(&'a Evaluation, bool),
+}
+
+/// What came out, for `--json`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// What was learnt.
+    pub task: String,
+    /// The last checkpoint.
+    pub checkpoint: PathBuf,
+    /// The one with the best score, if there were evaluations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best: Option<PathBuf>,
+    /// Examples that were trained on.
+    pub examples: usize,
+    /// Steps altogether.
+    pub steps: u64,
+    /// Steps of this run.
+    pub taken: u64,
+    /// Pieces a second, without padding.
+    pub tokens_per_second: f64,
+    /// The scores, in the order of steps.
+    pub evaluations: Vec<Evaluation>,
+    /// Curves and settings as a page.
+    pub report: PathBuf,
+    /// Seconds, evaluations included.
+    pub seconds: f64,
+}
+
+/// Data that is ready to be trained on.
+pub(crate) struct Prepared {
+    /// What is learnt, in a word or two.
+    pub task: String,
+    pub head: Head,
+    pub labels: usize,
+    pub config: BertConfig,
+    pub records: PathBuf,
+    /// Examples as the data has them.
+    pub examples: usize,
+    /// Records.
+    pub samples: usize,
+}
+
+/// The configuration and the tokenizer; a vocabulary that is larger than the model's is refused.
+pub(crate) fn open_model(model: &Model) -> Result<(BertConfig, Tokenizer)> {
+    let config = BertConfig::read(&model.bert_config_file)?;
+    let vocabulary = Vocabulary::open(&model.vocab_file)?;
+    if vocabulary.len() > config.vocab_size {
+        return Err(Error::Usage {
+            what: format!(
+                "`{}` has {} pieces, but the model {}",
+                model.vocab_file.display(),
+                vocabulary.len(),
+                config.vocab_size
+            ),
+            hint: "give the vocabulary that the model was trained with".into(),
+        });
+    }
+    let casing = if model.do_lower_case { Casing::Lower } else { Casing::Keep };
+    Ok((config, Tokenizer::new(vocabulary.into(), casing)?))
+}
+
+pub(crate) fn make_folder(folder: &Path) -> Result<()> {
+    let failed =
+        |source| frazil_tensor::Error::Io { action: "create", path: folder.to_path_buf(), source };
+    Ok(std::fs::create_dir_all(folder).map_err(failed)?)
+}
+
+/// Trains on what is ready.
+pub(crate) fn train_on(
+    prepared: &Prepared,
+    model: &Model,
+    schedule: &Schedule,
+    watch: &mut dyn FnMut(Event<'_>) -> Result<Go>,
+) -> Result<Trained> {
+    let (steps, warmup_steps) = schedule.steps(prepared.examples);
+    watch(Event::Running {
+        examples: prepared.examples,
+        samples: prepared.samples,
+        batch: schedule.batch_size * schedule.accumulate.max(1),
+        steps,
+    })?;
+    let options = train::Options {
+        head: prepared.head,
+        labels: prepared.labels,
+        config: prepared.config.clone(),
+        init_checkpoint: model.init_checkpoint.clone(),
+        output_dir: model.output_dir.clone(),
+        records: vec![prepared.records.clone()],
+        batch_size: schedule.batch_size,
+        accumulate: schedule.accumulate,
+        learning_rate: schedule.learning_rate,
+        steps,
+        warmup_steps,
+        save_every: schedule.save_every,
+        keep: schedule.keep,
+        seed: schedule.seed,
+        recompute: schedule.recompute,
+        threads: schedule.threads,
+    };
+    train::train(&options, &mut |event| watch(Event::Train(event)))
+}
+
+/// The scores of a checkpoint.
+pub(crate) type Scores<'j> = &'j dyn Fn(&Path) -> Result<BTreeMap<String, f64>>;
+
+/// How scores are judged on the way.
+pub(crate) struct Judge<'j> {
+    /// The scores of a checkpoint; none if there is nothing to evaluate on.
+    pub scores: Option<Scores<'j>>,
+    /// The one that counts.
+    pub metric: &'static str,
+    /// Evaluations without a better score after which training ends.
+    pub early_stop: Option<usize>,
+}
+
+/// Trains, evaluates every checkpoint, keeps the best, and writes the report.
+pub(crate) fn finetune(
+    prepared: &Prepared,
+    model: &Model,
+    schedule: &Schedule,
+    judge: &Judge<'_>,
+    watch: &mut dyn FnMut(Event<'_>),
+) -> Result<Report> {
+    let start = Instant::now();
+    let mut best: Option<(f64, PathBuf)> = None;
+    let mut without = 0;
+    let trained = train_on(prepared, model, schedule, &mut |event| {
+        let (path, step) = match event {
+            Event::Train(train::Event::Saved(path, step)) => (path.to_path_buf(), step),
+            other => {
+                watch(other);
+                return Ok(Go::On);
+            }
+        };
+        watch(Event::Train(train::Event::Saved(&path, step)));
+        let Some(scores) = judge.scores.filter(|_| step > 0) else { return Ok(Go::On) };
+        let evaluation = Evaluation { step, scores: scores(&path)? };
+        History::evaluated(&model.output_dir, &evaluation)?;
+        let score = evaluation.scores.get(judge.metric).copied().unwrap_or(f64::NAN);
+        let is_best = best.as_ref().is_none_or(|(before, _)| score > *before);
+        watch(Event::Evaluated(&evaluation, is_best));
+        if is_best {
+            (best, without) = (Some((score, path)), 0);
+            return Ok(Go::Best);
+        }
+        without += 1;
+        let enough = judge.early_stop.is_some_and(|patience| without >= patience);
+        Ok(if enough { Go::Stop } else { Go::On })
+    })?;
+    let history = History::read(&model.output_dir)?;
+    let report = model.output_dir.join("report.html");
+    let settings = [
+        ("task", prepared.task.clone()),
+        ("examples", prepared.examples.to_string()),
+        ("batch size", (schedule.batch_size * schedule.accumulate.max(1)).to_string()),
+        ("learning rate", schedule.learning_rate.to_string()),
+        ("epochs", schedule.epochs.to_string()),
+        ("warm-up", schedule.warmup_proportion.to_string()),
+        ("seed", schedule.seed.to_string()),
+        (
+            "begins with",
+            model
+                .init_checkpoint
+                .as_ref()
+                .map_or("new weights".into(), |path| path.display().to_string()),
+        ),
+    ];
+    train::page(&prepared.task, &settings, &trained, &history).write(&report)?;
+    Ok(Report {
+        task: prepared.task.clone(),
+        best: best.map(|(_, path)| path),
+        examples: prepared.examples,
+        steps: trained.steps,
+        taken: trained.taken,
+        tokens_per_second: match trained.seconds > 0.0 {
+            true => trained.tokens as f64 / trained.seconds,
+            false => 0.0,
+        },
+        checkpoint: trained.checkpoint,
+        evaluations: history.evaluations,
+        report,
+        seconds: start.elapsed().as_secs_f64(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the original's log says for MRPC: 3668 examples, 3 epochs of 32.
+    #[test]
+    fn steps_are_the_originals() {
+        assert_eq!(Schedule::default().steps(3668), (343, 34));
+        let small = Schedule { batch_size: 8, accumulate: 2, epochs: 2.5, ..Schedule::default() };
+        assert_eq!(small.steps(100), (15, 1));
+    }
+}

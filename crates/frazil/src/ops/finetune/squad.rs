@@ -1,0 +1,142 @@
+//! Fine-tuning to answer questions about texts: SQuAD 1.1 and 2.0.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+use frazil_bert::Head;
+use frazil_bert::metrics::squad::Reference;
+use frazil_bert::rows::OnBadRow;
+use frazil_bert::squad::{
+    FeatureOptions, PredictOptions, ReadOptions, build_features, read_examples,
+    shuffle_for_training, write_records,
+};
+use frazil_bert::tokenizer::Casing;
+use frazil_train::run::Go;
+
+use super::{Event, Judge, Model, Prepared, Report, Schedule, Trained, finetune, open_model};
+use crate::Result;
+use crate::ops::predict::answer::{self, Answerer, Questions};
+use crate::ops::text_model;
+use crate::source::GraphOptions;
+
+/// What is learnt, from what.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The model.
+    pub model: Model,
+    /// Questions with their answers.
+    pub train_file: PathBuf,
+    /// Questions that checkpoints are evaluated on, if there are any.
+    pub dev_file: Option<PathBuf>,
+    /// How windows are cut.
+    pub features: FeatureOptions,
+    /// How answers are picked, and whether there may be none.
+    pub predict: PredictOptions,
+    /// How long and how fast.
+    pub schedule: Schedule,
+    /// What is done about a question that cannot be used.
+    pub on_bad_row: OnBadRow,
+    /// Evaluations without a better score after which training ends.
+    pub early_stop: Option<usize>,
+}
+
+/// Trains and evaluates.
+pub fn squad(options: &Options, watch: &mut dyn FnMut(Event<'_>)) -> Result<Report> {
+    let reference = options.dev_file.as_ref();
+    let reference = reference.map(|path| Reference::open(path, options.on_bad_row)).transpose()?;
+    let prepared = prepare(options, &mut |note| watch(Event::Note(note)))?;
+    let scores = |checkpoint: &Path| match (&reference, &options.dev_file) {
+        (Some(reference), Some(path)) => scores(options, checkpoint, path, reference),
+        _ => Ok(BTreeMap::new()),
+    };
+    let judge = Judge {
+        scores: if reference.is_some() { Some(&scores) } else { None },
+        metric: "f1",
+        early_stop: options.early_stop,
+    };
+    finetune(&prepared, &options.model, &options.schedule, &judge, watch)
+}
+
+/// Trains only.
+pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Result<Trained> {
+    let mut notes = Vec::new();
+    let prepared = prepare(options, &mut |note| notes.push(note))?;
+    for note in notes {
+        watch(Event::Note(note))?;
+    }
+    super::train_on(&prepared, &options.model, &options.schedule, watch)
+}
+
+/// Reads and checks the data, and writes `train.tf_record`.
+fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> {
+    let (config, tokenizer) = open_model(&options.model)?;
+    let read = ReadOptions {
+        training: true,
+        version_2: options.predict.version_2,
+        on_bad_row: options.on_bad_row,
+    };
+    let mut rows = read_examples(&options.train_file, read)?;
+    for row in &rows.skipped {
+        note(row.to_string());
+    }
+    shuffle_for_training(&mut rows.items);
+    let cut = FeatureOptions { training: true, ..options.features };
+    let features = build_features(&rows.items, &tokenizer, cut)?;
+    super::make_folder(&options.model.output_dir)?;
+    let records = options.model.output_dir.join("train.tf_record");
+    write_records(&records, &features)?;
+    Ok(Prepared {
+        task: if options.predict.version_2 { "SQuAD 2.0" } else { "SQuAD 1.1" }.to_owned(),
+        head: Head::Squad,
+        labels: 2,
+        config,
+        records,
+        examples: rows.items.len(),
+        samples: features.len(),
+    })
+}
+
+/// The official scores of one checkpoint.
+fn scores(
+    options: &Options,
+    checkpoint: &Path,
+    dev_file: &Path,
+    reference: &Reference,
+) -> Result<BTreeMap<String, f64>> {
+    let casing = if options.model.do_lower_case { Casing::Lower } else { Casing::Keep };
+    let how = answer::Options {
+        model: text_model::Options {
+            graph: GraphOptions {
+                config: Some(options.model.bert_config_file.clone()),
+                ..GraphOptions::default()
+            },
+            vocabulary: Some(options.model.vocab_file.clone()),
+            casing: Some(casing),
+            max_seq_length: Some(options.features.max_seq_length),
+            threads: options.schedule.threads,
+            ..text_model::Options::default()
+        },
+        doc_stride: Some(options.features.doc_stride),
+        max_query_length: Some(options.features.max_query_length),
+        predict: options.predict,
+        on_bad_row: options.on_bad_row,
+    };
+    let answerer = Answerer::open(checkpoint, how)?;
+    let mut predictions: HashMap<String, String> = HashMap::new();
+    let mut questions = Questions::open(dev_file, None, options.on_bad_row)?;
+    answerer.run(&mut questions, |question, _| -> Result<()> {
+        predictions.insert(question.qas_id, question.prediction);
+        Ok(())
+    })?;
+    let (exact, f1) = match options.predict.version_2 {
+        true => {
+            let score = reference.score_v2(&predictions, None, 1.0)?;
+            (score.all.exact, score.all.f1)
+        }
+        false => {
+            let score = reference.score(&predictions);
+            (score.exact_match, score.f1)
+        }
+    };
+    Ok(BTreeMap::from([("exact_match".to_owned(), exact), ("f1".to_owned(), f1)]))
+}

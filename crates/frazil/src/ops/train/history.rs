@@ -1,0 +1,159 @@
+//! What a training was like, step by step: written as TensorBoard's events while it runs, and read
+//! from them for its report, so that a run that was interrupted is one curve.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use frazil_tf::events::{self, EventWriter};
+use frazil_tf::proto::{event, summary};
+use serde::Serialize;
+
+use super::Step;
+use crate::Result;
+
+/// As many points make a curve, about.
+const POINTS: u64 = 500;
+
+/// Where evaluations are, as Estimator has it.
+const EVAL: &str = "eval";
+
+/// A few steps, on average.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Point {
+    /// Steps that were taken by then.
+    pub step: u64,
+    /// Numbers by name: `loss`, `learning_rate`, `global_norm`, `tokens/sec`, …
+    pub values: BTreeMap<String, f64>,
+}
+
+/// The scores of a checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Evaluation {
+    /// Its step.
+    pub step: u64,
+    /// Numbers by name.
+    pub scores: BTreeMap<String, f64>,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct History {
+    /// In the order of steps.
+    pub points: Vec<Point>,
+    /// In the order of steps.
+    pub evaluations: Vec<Evaluation>,
+}
+
+impl History {
+    /// What the event files of a folder say. Of what was written twice the later counts.
+    pub fn read(folder: &Path) -> Result<Self> {
+        let points = scalars(folder)?.into_iter().map(|(step, values)| Point { step, values });
+        let evaluations = scalars(&folder.join(EVAL))?.into_iter();
+        Ok(Self {
+            points: points.collect(),
+            evaluations: evaluations.map(|(step, scores)| Evaluation { step, scores }).collect(),
+        })
+    }
+
+    /// A curve.
+    pub fn curve<'h>(&'h self, name: &'h str) -> impl Iterator<Item = (f64, f64)> + 'h {
+        let point = |point: &'h Point| Some((point.step as f64, *point.values.get(name)?));
+        self.points.iter().filter_map(point)
+    }
+
+    /// Adds the scores of a checkpoint to the files of a folder.
+    pub fn evaluated(folder: &Path, evaluation: &Evaluation) -> Result<()> {
+        let mut writer = EventWriter::create(folder.join(EVAL), "")?;
+        for (name, value) in &evaluation.scores {
+            writer.scalar(evaluation.step as i64, name, *value as f32)?;
+        }
+        Ok(writer.flush()?)
+    }
+}
+
+type Scalars = BTreeMap<u64, BTreeMap<String, f64>>;
+
+fn scalars(folder: &Path) -> Result<Scalars> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Ok(Scalars::new()) };
+    let is_events = |path: &std::path::PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        path.is_file() && name.starts_with("events.out.tfevents.")
+    };
+    let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(is_events).collect();
+    files.sort();
+    let mut found = Scalars::new();
+    for path in files {
+        // The last event of a run that was killed may be cut: what comes before it counts.
+        for event in events::read(&path)?.map_while(std::result::Result::ok) {
+            let Some(event::What::Summary(of)) = event.what else { continue };
+            for value in of.value {
+                let Some(summary::value::Value::SimpleValue(number)) = value.value else {
+                    continue;
+                };
+                let step = found.entry(event.step.max(0) as u64).or_default();
+                step.insert(value.tag, f64::from(number));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Writes the events of a run.
+pub(super) struct Writer {
+    events: EventWriter,
+    every: u64,
+    /// What was seen since the last point.
+    sums: BTreeMap<String, f64>,
+    steps: u64,
+    tokens: u64,
+    seconds: f64,
+}
+
+impl Writer {
+    /// For a run of so many steps that begins after some.
+    pub(super) fn create(folder: &Path, from: u64, steps: u64) -> Result<Self> {
+        let mut events = EventWriter::create(folder, "")?;
+        if from > 0 {
+            events.restart(from as i64)?;
+        }
+        let every = (steps / POINTS).clamp(1, 100);
+        let (sums, steps, tokens, seconds) = (BTreeMap::new(), 0, 0, 0.0);
+        Ok(Self { events, every, sums, steps, tokens, seconds })
+    }
+
+    pub(super) fn step(&mut self, step: &Step) -> Result<()> {
+        let report = &step.report;
+        let mut add = |name: &str, value: f64| {
+            *self.sums.entry(name.to_owned()).or_default() += value;
+        };
+        add("loss", report.loss);
+        add("global_norm", report.norm);
+        report.parts.iter().for_each(|(name, value)| add(name, *value));
+        self.steps += 1;
+        self.tokens += step.tokens as u64;
+        self.seconds += step.seconds;
+        let taken = report.step + 1;
+        if taken.is_multiple_of(self.every) {
+            self.point(taken, f64::from(report.rate))?;
+        }
+        Ok(())
+    }
+
+    fn point(&mut self, taken: u64, rate: f64) -> Result<()> {
+        let steps = self.steps as f64;
+        let mut values = std::mem::take(&mut self.sums);
+        values.values_mut().for_each(|value| *value /= steps);
+        values.insert("learning_rate".to_owned(), rate);
+        values.insert("global_step/sec".to_owned(), steps / self.seconds);
+        values.insert("tokens/sec".to_owned(), self.tokens as f64 / self.seconds);
+        for (name, value) in values {
+            self.events.scalar(taken as i64, &name, value as f32)?;
+        }
+        (self.steps, self.tokens, self.seconds) = (0, 0, 0.0);
+        Ok(self.events.flush()?)
+    }
+
+    pub(super) fn flush(&mut self) -> Result<()> {
+        Ok(self.events.flush()?)
+    }
+}

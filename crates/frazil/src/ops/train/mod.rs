@@ -1,0 +1,213 @@
+//! `train`: what every training has in common, whatever is learnt: a graph with its loss, weights to
+//! begin with, batches from records, checkpoints, curves.
+//!
+//! Like TensorFlow's Estimator, a run goes on from the newest checkpoint of its folder, if there is
+//! one; unlike it, it then takes the very steps that it would have taken. What is learnt and how well
+//! that went is the business of [`finetune`](super::finetune) and of the old programs.
+
+mod history;
+mod page;
+
+use std::path::{Path, PathBuf};
+
+use frazil_bert::build::{self, build};
+use frazil_bert::packing::Depth;
+use frazil_bert::samples::{Reader, ReaderOptions};
+use frazil_bert::{BertConfig, Head};
+use frazil_convert::tf;
+use frazil_runtime::EngineOptions;
+use frazil_tensor::TensorStore;
+use frazil_tf::checkpoint::{Checkpoint, Options as CheckpointOptions};
+use frazil_tf::proto::MetaGraphDef;
+use frazil_train::checkpoint::{Keeper, newest};
+use frazil_train::dropout::Rates;
+use frazil_train::run::{self, Go, Plan, Run};
+use frazil_train::schedule::{Bert, Schedule};
+use frazil_train::{Trainer, initial, loss, trainer};
+
+use crate::source::open_weights;
+use crate::{Error, Result};
+
+pub use frazil_train::run::Step;
+pub use history::{Evaluation, History, Point};
+pub use page::page;
+
+/// Dropout in front of a classifier; the original has the number in its code.
+const POOLED_DROPOUT: f32 = 0.1;
+
+/// What is trained, on what, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What is learnt.
+    pub head: Head,
+    /// Classes of a classifier.
+    pub labels: usize,
+    /// The model.
+    pub config: BertConfig,
+    /// The weights to begin with; new ones if not given, and for what it lacks.
+    pub init_checkpoint: Option<PathBuf>,
+    /// Where checkpoints, events and the report go.
+    pub output_dir: PathBuf,
+    /// Records of samples, as the original writes them.
+    pub records: Vec<PathBuf>,
+    /// Samples of a batch.
+    pub batch_size: usize,
+    /// Batches of a step.
+    pub accumulate: usize,
+    /// The full learning rate.
+    pub learning_rate: f64,
+    /// All steps.
+    pub steps: u64,
+    /// Steps until the rate is full.
+    pub warmup_steps: u64,
+    /// Steps between two checkpoints.
+    pub save_every: u64,
+    /// Checkpoints that are kept, 0 for all.
+    pub keep: usize,
+    /// Of the order of samples, of dropout, and of new weights.
+    pub seed: u64,
+    /// Less memory for more time.
+    pub recompute: bool,
+    /// Threads; `FRAZIL_THREADS`, or one for each core, if none.
+    pub threads: Option<usize>,
+}
+
+/// What happens on the way.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Weights are there: which ones came from the checkpoint.
+    Initialized(&'a initial::Report),
+    /// The run goes on from this checkpoint, after so many steps.
+    Resuming(&'a Path, u64),
+    /// A step was taken, of so many.
+    Step(&'a Step, u64),
+    /// A checkpoint was written, after so many steps.
+    Saved(&'a Path, u64),
+}
+
+/// What a run comes to.
+#[derive(Clone, Debug)]
+pub struct Trained {
+    /// The last checkpoint.
+    pub checkpoint: PathBuf,
+    /// Steps altogether.
+    pub steps: u64,
+    /// Steps of this run.
+    pub taken: u64,
+    /// Pieces that this run has seen.
+    pub tokens: u64,
+    /// The seconds of its steps.
+    pub seconds: f64,
+}
+
+/// Trains until all steps are taken, or `watch` has enough.
+pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Result<Trained> {
+    check(options)?;
+    let mut trainer = Trainer::new(graph(options, false)?, trainer_options(options))?;
+    let mut reader = Reader::open(
+        &options.records,
+        ReaderOptions {
+            packs: options.batch_size,
+            shuffle: Some(options.seed),
+            depth: Depth::AtMost(1),
+            repeat: true,
+            ..ReaderOptions::default()
+        },
+    )?;
+    let before = newest(&options.output_dir)?;
+    if before.is_none() {
+        let weights = options.init_checkpoint.as_ref();
+        let weights = weights.map(|path| open_weights(path, &Default::default())).transpose()?;
+        let weights = weights.as_ref().map(|weights| weights as &dyn TensorStore);
+        let (deviation, seed) = (options.config.initializer_range, options.seed);
+        let report = initial::load(trainer.parameters_mut(), weights, deviation, seed)?;
+        watch(Event::Initialized(&report))?;
+    }
+    let meta = meta_graph(options, &trainer)?;
+    let mut keeper = Keeper::open(&options.output_dir, options.keep, meta)?;
+    let plan = Plan {
+        steps: options.steps,
+        save_every: options.save_every,
+        accumulate: options.accumulate,
+    };
+    let mut run = Run {
+        trainer: &mut trainer,
+        reader: &mut reader,
+        head: options.head,
+        keeper: &mut keeper,
+        plan,
+    };
+    if let Some(path) = before {
+        let state = Checkpoint::open(&path, CheckpointOptions::default())?;
+        run.resume(&state)?;
+        watch(Event::Resuming(&path, run.trainer.steps()))?;
+    }
+    run.keeper.write_graph()?;
+    let from = run.trainer.steps();
+    let (mut tokens, mut seconds) = (0, 0.0);
+    let mut writer = history::Writer::create(&options.output_dir, from, options.steps)?;
+    let checkpoint = run.go(&mut |event| match event {
+        run::Event::Step(step) => {
+            tokens += step.tokens as u64;
+            seconds += step.seconds;
+            writer.step(step)?;
+            watch(Event::Step(step, options.steps))
+        }
+        run::Event::Saved(path, step) => {
+            writer.flush()?;
+            watch(Event::Saved(path, step))
+        }
+    })?;
+    let steps = trainer.steps();
+    Ok(Trained { checkpoint, steps, taken: steps - from, tokens, seconds })
+}
+
+/// What can be told before anything is opened.
+fn check(options: &Options) -> Result<()> {
+    let wrong = |what: String, hint: &str| Err(Error::Usage { what, hint: hint.into() });
+    if options.batch_size == 0 {
+        return wrong("a batch size of 0 leaves nothing".into(), "give 1 or more");
+    }
+    if options.steps == 0 {
+        let hint = "give more data, more epochs or a smaller batch";
+        return wrong("there is not even one step to take".into(), hint);
+    }
+    if !(options.learning_rate.is_finite() && options.learning_rate >= 0.0) {
+        let what = format!("a learning rate of {} is none", options.learning_rate);
+        return wrong(what, "give a number such as 2e-5");
+    }
+    Ok(())
+}
+
+fn trainer_options(options: &Options) -> trainer::Options {
+    let schedule = Schedule::Bert(Bert {
+        rate: options.learning_rate,
+        steps: options.steps,
+        warmup: options.warmup_steps,
+    });
+    let pooled = if options.head == Head::Classifier { POOLED_DROPOUT } else { 0.0 };
+    trainer::Options {
+        dropout: Some(Rates {
+            hidden: options.config.hidden_dropout_prob as f32,
+            attention: options.config.attention_probs_dropout_prob as f32,
+            pooled,
+        }),
+        seed: options.seed,
+        recompute: options.recompute,
+        engine: EngineOptions { threads: options.threads, ..EngineOptions::default() },
+        ..trainer::Options::bert(schedule)
+    }
+}
+
+/// The original's graph with its loss; `whole`: with all that it gives, as it stands in files.
+fn graph(options: &Options, whole: bool) -> Result<frazil_graph::Graph> {
+    let of_head = build::Options { labels: options.labels, ..build::Options::default() };
+    let mut graph = build(&options.config, options.head, &of_head)?;
+    loss::attach(&mut graph, options.head, loss::Options { padding: whole, outputs: whole })?;
+    Ok(graph)
+}
+
+/// What goes beside every checkpoint.
+fn meta_graph(options: &Options, trainer: &Trainer) -> Result<MetaGraphDef> {
+    Ok(tf::meta_graph(&graph(options, true)?, &trainer.slots())?)
+}
