@@ -21,7 +21,7 @@ pub const TOOLS: &[&str] = &[
 ];
 
 /// Every command under what it is for, in the order of the help.
-const GROUPS: [(&str, &[&str]); 8] = [
+const GROUPS: [(&str, &[&str]); 9] = [
     ("See what you have", &["inspect", "graph", "verify-weights"]),
     (
         "Bring it into another form",
@@ -30,6 +30,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
     ("Make sure that it is the same", &["verify", "evaluate"]),
     ("Run it", &["predict", "run", "tokenize"]),
     ("Make data", &["pack"]),
+    ("Train it", &["finetune"]),
     ("Make it fast", &["bench", "compile", "quantize"]),
     ("The old tools, with their flags", TOOLS),
     ("frazil itself", &["demo", "doctor", "shims", "completions", "man", "help"]),
