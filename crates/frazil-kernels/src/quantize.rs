@@ -197,9 +197,8 @@ impl<'a> Target<'a> {
                     let steps = s.splat(steps);
                     for c in (0..columns).step_by(S::LANES) {
                         let n = (columns - c).min(S::LANES);
-                        let q = s.mul(x.load(s, c, n), steps);
-                        let q = s.max(s.splat(-127.0), s.min(s.splat(127.0), q));
-                        let q = s.add_i32(s.to_i32(q), s.splat_i32(i32::from(MIDDLE)));
+                        let q = signed(s, x.load(s, c, n), steps);
+                        let q = s.add_i32(q, s.splat_i32(i32::from(MIDDLE)));
                         s.store_first_u8(out.add(c), q, n);
                     }
                     return;
@@ -227,6 +226,14 @@ impl<'a> Target<'a> {
             }
         }
     }
+}
+
+/// The steps of signed bytes, -127..=127, that numbers are nearest to; `steps` for 1.
+#[inline(always)]
+pub(crate) fn signed<S: Simd>(s: S, x: S::F32, steps: S::F32) -> S::I32 {
+    let q = s.mul(x, steps);
+    // Held before it becomes an integer, lest it be too large for one.
+    s.to_i32(s.max(s.splat(-127.0), s.min(s.splat(127.0), q)))
 }
 
 /// A row of numbers, and what they are multiplied by first, if that is not null.

@@ -252,12 +252,56 @@ fn bytes_as_the_reference_computes_them() {
                     assert_eq!((in_bytes, linear("linear")), (products - 2 * 2, 1));
                     assert_eq!(linear("quantize"), 0, "whoever computes rows writes the bytes");
                 }
+                if how == How::All {
+                    assert_eq!((linear("int8 attention"), linear("attention")), (2, 0));
+                    // A classifier's last queries have ranges of their own, those of first rows; and
+                    // where padding is computed, a plain step cuts out what the pooler reads.
+                    let alone = match (head, packed) {
+                        (Head::Classifier, true) => 1,
+                        (Head::Classifier, false) => 2,
+                        _ => 0,
+                    };
+                    assert_eq!(linear("quantize"), alone, "attentions do that by themselves");
+                }
+                if how == How::Dynamic && packed && head == Head::Squad {
+                    // Those of attentions: norms and products of bytes do that by themselves.
+                    assert_eq!(linear("quantize"), 2);
+                }
                 assert!(in_bytes > 0);
                 let worst = difference(&engine, &inputs, &wanted);
                 assert!(worst <= ROUNDING, "{head:?} {how:?} {isa}, packed: {packed}: {worst}");
             }
         }
     }
+}
+
+/// Rows that find their own range wait for it block by block, as many as there are threads for: the
+/// numbers are the same.
+#[test]
+fn many_rows_with_ranges_of_their_own() {
+    let graph = model(Head::Squad);
+    let (bytes, _) = in_bytes(&graph, &batch(&[20, 3]), How::Dynamic);
+    let inputs = batch(&[20; 83]);
+    let [three, one] = [1, 8].map(|threads| {
+        let options = EngineOptions { threads: Some(threads), ..Default::default() };
+        Engine::new(&bytes, &options).unwrap()
+    });
+    let wanted = one.run(&inputs).unwrap().outputs;
+    assert_eq!(difference(&three, &inputs, &wanted), 0.0);
+}
+
+/// Where padding is computed, a mask may have other numbers: then the formula is computed as it stands.
+#[test]
+fn a_mask_of_other_numbers_in_bytes() {
+    let graph = model(Head::Squad);
+    let mut inputs = batch(&[20, 3]);
+    let (bytes, _) = in_bytes(&graph, &inputs, How::All);
+    let mut mask = inputs["input_mask"].values::<i32>().unwrap().into_owned();
+    mask[7] = 2;
+    inputs.insert("input_mask".into(), Tensor::from_vec([2, 20], mask).unwrap());
+    let wanted = Session::new(&bytes, Options::default()).unwrap().run(&inputs).unwrap();
+    let worst = difference(&engine(&bytes, false), &inputs, &wanted.outputs);
+    assert!(worst <= ROUNDING, "{worst}");
 }
 
 /// A model that TensorFlow trained, and inputs of its fixtures.

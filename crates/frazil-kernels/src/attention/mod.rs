@@ -1,10 +1,12 @@
 //! Scaled dot-product attention of many heads: with a mask over the keys, as it is defined, its
 //! gradient, and the fast form over packed sequences.
 
+mod bytes;
 mod grad;
 mod packed;
 mod packed_grad;
 
+pub use bytes::OperandSteps;
 pub use grad::{AttentionGrads, attention_grad};
 pub use packed::{
     PackedAttention, PackedDropout, Sequence, dropped_attention_f32, packed_attention_f32,

@@ -10,15 +10,18 @@
 
 use std::ops::Range;
 
+use super::bytes::{self, OperandSteps};
 use crate::cpu::Isa;
 use crate::dropout::{Chance, Dropout};
 use crate::gemm::Output;
 use crate::gemm::block::Parts;
 use crate::gemm::epilogue::Steps;
 use crate::gemm::f32::{shape, tiles};
+use crate::gemm::i8::tiles as byte_tiles;
 use crate::gemm::tile::{Table, Tile};
 use crate::math;
 use crate::par::{PerWorker, Pool};
+use crate::quantize::signed;
 use crate::rows::covers;
 use crate::simd::{Kernel, Simd, dispatch};
 
@@ -40,8 +43,8 @@ pub struct PackedAttention<'a> {
     pub size: usize,
     /// Scores are multiplied by this: `1 / √d`.
     pub scale: f32,
-    /// Scale and zero of the bytes that the softmax is put on, if any.
-    pub steps: Option<(f32, u8)>,
+    /// What operands are put on before they are multiplied.
+    pub steps: OperandSteps,
     /// `[rows, q_ld]`, of which the first `n·d` columns count.
     pub q: &'a [f32],
     /// From row to row of `q`.
@@ -77,6 +80,8 @@ struct Layout {
     scores_ld: usize,
     context: usize,
     context_ld: usize,
+    /// Rows of queries that were put on steps, as far apart as those of the context.
+    queries: usize,
     factors: usize,
     end: usize,
 }
@@ -90,15 +95,18 @@ impl Layout {
         let (scores_ld, context_ld) = (odd_lines(wide(keys)), lines(wide(d)));
         let rows = shape(lanes).rows;
         let context = scores + rows * scores_ld;
-        let factors = context + rows * context_ld;
-        Self { values, scores, scores_ld, context, context_ld, factors, end: factors + 16 }
+        let queries = context + rows * context_ld;
+        let factors = queries + rows * context_ld;
+        let end = factors + 16;
+        Self { values, scores, scores_ld, context, context_ld, queries, factors, end }
     }
 }
 
 /// Numbers of scratch that each worker needs for sequences of at most `keys` keys.
 pub fn scratch_len(isa: Isa, d: usize, keys: usize) -> usize {
+    let lanes = isa.lanes();
     // One more cache line, to begin at one.
-    Layout::new(isa.lanes(), d, keys).end + 16
+    Layout::new(lanes, d, keys).end.max(bytes::Layout::new(lanes, d, keys).end) + 16
 }
 
 /// For every sequence and head: `out = softmax(q · kᵀ · scale) · v`, as
@@ -157,7 +165,10 @@ pub fn dropped_attention_f32(
     let enough = (4 * pool.threads()).div_ceil(tasks.max(1)).min(most);
     let parts =
         if tasks >= 4 * pool.threads() { 1 } else { (1..=enough).find(even).unwrap_or(enough) };
-    let shared = Shared { attention, dropout, target, out_ld, tiles: tiles(isa) };
+    // Bytes have no dropout.
+    let all_steps = attention.steps.all(isa).filter(|_| dropout.is_none());
+    let tiles = if all_steps.is_some() { byte_tiles(isa) } else { tiles(isa) };
+    let shared = Shared { attention, dropout, target, out_ld, tiles };
     let scratch = PerWorker::new(pool, scratch);
     let share = |task: usize| {
         let Sequence { queries, keys } = &sequences[task / (heads * parts)];
@@ -171,15 +182,19 @@ pub fn dropped_attention_f32(
             return;
         }
         // Fetching the next head's rows meanwhile was tried: 2 to 10% slower.
-        scratch.with(worker, |scratch| dispatch(isa, Task { shared: &shared, this, scratch }));
+        let shared = &shared;
+        scratch.with(worker, |scratch| match all_steps {
+            Some(steps) => dispatch(isa, bytes::Task { shared, steps, this, scratch }),
+            None => dispatch(isa, Task { shared, this, scratch }),
+        });
     });
 }
 
 /// One head of some queries of one sequence.
-struct Share {
-    head: usize,
-    queries: Range<usize>,
-    keys: Range<usize>,
+pub(super) struct Share {
+    pub(super) head: usize,
+    pub(super) queries: Range<usize>,
+    pub(super) keys: Range<usize>,
 }
 
 /// Dropout of the probabilities of a [`PackedAttention`].
@@ -264,12 +279,12 @@ enum Target {
 }
 
 /// What all tasks see.
-struct Shared<'a> {
-    attention: &'a PackedAttention<'a>,
+pub(super) struct Shared<'a> {
+    pub(super) attention: &'a PackedAttention<'a>,
     dropout: Option<&'a PackedDropout<'a>>,
     target: Target,
     out_ld: usize,
-    tiles: Table,
+    pub(super) tiles: Table,
 }
 
 // SAFETY: the tasks write disjoint parts of the target: queries do not overlap, nor do heads.
@@ -287,7 +302,7 @@ impl Kernel for Task<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let &Shared { attention, dropout, target, out_ld, ref tiles } = self.shared;
+        let &Shared { attention, dropout, ref tiles, .. } = self.shared;
         let &PackedAttention { size: d, q_ld, k, k_ld, v, v_ld, .. } = attention;
         let Share { head, ref queries, keys: ref slots } = self.this;
         let column = head * d;
@@ -311,8 +326,14 @@ impl Kernel for Task<'_> {
             for block in blocks.all() {
                 let rows = block.len();
                 let row = queries.start + block.start;
+                let (mut q, mut q_ld) = (attention.q.as_ptr().add(row * q_ld + column), q_ld);
+                if let Some(steps) = attention.steps.queries {
+                    let (to, to_ld) = (base.add(layout.queries), layout.context_ld);
+                    s.call(PutQueries { from: q, from_ld: q_ld, rows, d, steps, to, to_ld });
+                    (q, q_ld) = (to, to_ld);
+                }
                 Product {
-                    a: attention.q.as_ptr().add(row * q_ld + column),
+                    a: q,
                     lda: q_ld,
                     b: packed_keys,
                     k: d,
@@ -325,7 +346,7 @@ impl Kernel for Task<'_> {
                 // Powers of two from here on: 2^(x log₂ e) is e^x.
                 let scale = attention.scale * std::f32::consts::LOG2_E;
                 s.call(Softmax { scores, ld: layout.scores_ld, rows, keys, scale, inverse });
-                if let Some(steps) = attention.steps {
+                if let Some(steps) = attention.steps.softmax {
                     s.call(OnSteps { scores, ld: layout.scores_ld, rows, keys, steps, inverse });
                 }
                 if let Some(dropout) = dropout {
@@ -347,20 +368,35 @@ impl Kernel for Task<'_> {
                 for i in 0..rows {
                     let from = context.add(i * layout.context_ld);
                     let inverse = s.splat(*inverse.add(i));
-                    let at = (row + i) * out_ld + column;
                     for c in (0..d).step_by(S::LANES) {
                         let x = s.mul(s.load(from.add(c)), inverse);
-                        match target {
-                            Target::F32(out) if d - c >= S::LANES => s.store(out.add(at + c), x),
-                            Target::F32(out) => s.store_first(out.add(at + c), x, d - c),
-                            Target::U8(steps) => {
-                                let n = (d - c).min(S::LANES);
-                                steps.store(s, at + c, column + c, x, n);
-                            }
-                        }
+                        store_context(s, self.shared, row + i, column + c, x, d - c);
                     }
                 }
             }
+        }
+    }
+}
+
+/// Writes the first `n` numbers, or a vector if that is less, from `column` of a row of the output on.
+/// # Safety
+/// They lie within the output, and are this task's alone.
+#[inline(always)]
+pub(super) unsafe fn store_context<S: Simd>(
+    s: S,
+    shared: &Shared<'_>,
+    row: usize,
+    column: usize,
+    x: S::F32,
+    n: usize,
+) {
+    let at = row * shared.out_ld + column;
+    // SAFETY: the caller's promise.
+    unsafe {
+        match shared.target {
+            Target::F32(out) if n >= S::LANES => s.store(out.add(at), x),
+            Target::F32(out) => s.store_first(out.add(at), x, n),
+            Target::U8(steps) => steps.store(s, at, column, x, n.min(S::LANES)),
         }
     }
 }
@@ -370,6 +406,78 @@ impl PackedAttention<'_> {
     #[inline(always)]
     pub(super) fn key_row(&self, slot: usize) -> usize {
         self.key_rows.map_or(slot, |rows| rows[slot] as usize)
+    }
+
+    /// Where the head of each of a vector of rows of `x` begins; the last one again beyond it.
+    #[inline(always)]
+    pub(super) fn key_rows_at<S: Simd>(
+        &self,
+        (x, ld): (&[f32], usize),
+        slots: &Range<usize>,
+        vector: usize,
+        column: usize,
+    ) -> [*const f32; 16] {
+        let mut rows = [x.as_ptr(); 16];
+        for (lane, row) in rows.iter_mut().enumerate().take(S::LANES) {
+            let slot = slots.start + (vector * S::LANES + lane).min(slots.len() - 1);
+            // SAFETY: `check` has compared the rows with the slice.
+            *row = unsafe { row.add(self.key_row(slot) * ld + column) };
+        }
+        rows
+    }
+}
+
+/// Rows of queries on steps.
+struct PutQueries {
+    from: *const f32,
+    from_ld: usize,
+    rows: usize,
+    d: usize,
+    /// Scale and zero.
+    steps: (f32, u8),
+    to: *mut f32,
+    to_ld: usize,
+}
+
+impl Kernel for PutQueries {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Self { from, from_ld, rows, d, steps: (scale, zero), to, to_ld } = self;
+        let (steps, scale) = (s.splat(1.0 / scale), s.splat(scale));
+        let zero = s.splat(f32::from(zero));
+        for row in 0..rows {
+            for c in (0..d).step_by(S::LANES) {
+                // SAFETY: there are so many rows of d numbers, and room for as many.
+                unsafe {
+                    let x = s.load_first(from.add(row * from_ld + c), d - c);
+                    let q = s.round(s.fma(x, steps, zero));
+                    let q = s.max(s.splat(0.0), s.min(s.splat(255.0), q));
+                    let x = s.mul(s.sub(q, zero), scale);
+                    s.store_first(to.add(row * to_ld + c), x, d - c);
+                }
+            }
+        }
+    }
+}
+
+/// Of signed bytes, if there are some: how many steps for 1, and what one stands for.
+#[inline(always)]
+#[allow(clippy::manual_map, reason = "a closure on vectors may become a function of its own")]
+fn signed_steps<S: Simd>(s: S, scale: Option<f32>) -> Option<(S::F32, S::F32)> {
+    match scale {
+        None => None,
+        Some(scale) => Some((s.splat(1.0 / scale), s.splat(scale))),
+    }
+}
+
+/// Numbers on the steps of signed bytes, if there are some.
+#[inline(always)]
+fn on_signed_steps<S: Simd>(s: S, x: S::F32, steps: Option<(S::F32, S::F32)>) -> S::F32 {
+    match steps {
+        None => x,
+        Some((steps, scale)) => s.mul(s.to_f32(signed(s, x, steps)), scale),
     }
 }
 
@@ -393,15 +501,11 @@ impl Kernel for PackKeys<'_> {
         let Self { x, ld, attention, slots, column, to } = self;
         let d = attention.size;
         let keys = slots.len();
+        let steps = signed_steps(s, attention.steps.keys);
         for panel in panels(S::LANES, keys.div_ceil(S::LANES)).all() {
             let width = panel.len() * S::LANES;
             for vector in panel.clone() {
-                let mut rows = [x.as_ptr(); 16];
-                for (lane, row) in rows.iter_mut().enumerate().take(S::LANES) {
-                    let slot = slots.start + (vector * S::LANES + lane).min(keys - 1);
-                    // SAFETY: `check` has compared the rows with the slice.
-                    *row = unsafe { row.add(attention.key_row(slot) * ld + column) };
-                }
+                let mut rows = attention.key_rows_at::<S>((x, ld), &slots, vector, column);
                 // SAFETY: a row has d numbers; the panels lie one after the other, d·LANES for a
                 // vector.
                 unsafe {
@@ -409,7 +513,7 @@ impl Kernel for PackKeys<'_> {
                         to.add(panel.start * S::LANES * d + (vector - panel.start) * S::LANES);
                     for _ in 0..d / 4 {
                         for x in s.load_columns(&rows) {
-                            s.store(to, x);
+                            s.store(to, on_signed_steps(s, x, steps));
                             to = to.add(width);
                         }
                         rows = rows.map(|row| row.wrapping_add(4));
@@ -440,6 +544,7 @@ impl Kernel for PackValues<'_> {
         let Self { x, ld, attention, slots, column, to } = self;
         let d = attention.size;
         let keys = slots.len();
+        let steps = signed_steps(s, attention.steps.values);
         for panel in panels(S::LANES, d.div_ceil(S::LANES)).all() {
             let width = panel.len() * S::LANES;
             for (i, slot) in slots.clone().enumerate() {
@@ -451,10 +556,8 @@ impl Kernel for PackValues<'_> {
                     unsafe {
                         let from = x.as_ptr().add(row + c);
                         let whole = d - c >= S::LANES;
-                        s.store(
-                            to.add(at),
-                            if whole { s.load(from) } else { s.load_first(from, d - c) },
-                        );
+                        let x = if whole { s.load(from) } else { s.load_first(from, d - c) };
+                        s.store(to.add(at), on_signed_steps(s, x, steps));
                     }
                 }
             }
@@ -579,7 +682,8 @@ impl Kernel for Thin<'_> {
 }
 
 /// `c = a · b` for a few rows: `a: [rows, lda]`, of which k columns count, `b`: [`panels`] of vectors
-/// of columns, `[k, columns]`; `c: [rows, ldc]`.
+/// of columns, `[k, columns]`; `c: [rows, ldc]`. With the tiles of bytes, a number of `a` or `b` is four
+/// of them, and one of `c` a sum of 32 bits.
 #[derive(Clone, Copy)]
 pub(super) struct Product {
     pub(super) a: *const f32,

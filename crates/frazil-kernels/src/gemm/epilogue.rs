@@ -203,6 +203,25 @@ pub(super) struct Place {
     pub(super) columns: usize,
 }
 
+/// The sums of a tile. A trait rather than closures, whose bodies are not always made part of the
+/// loop, which is then several times slower.
+pub(super) trait TileSums<S: Simd> {
+    /// What is made ready for a vector of columns.
+    type Columns: Copy;
+
+    /// Makes the columns from `at` on ready.
+    ///
+    /// # Safety
+    /// They are of the tile.
+    unsafe fn columns(&self, s: S, at: usize) -> Self::Columns;
+
+    /// Their sums in a row of the tile, with a bias added.
+    ///
+    /// # Safety
+    /// The row is of the tile.
+    unsafe fn sum(&self, s: S, row: usize, columns: Self::Columns, bias: S::F32) -> S::F32;
+}
+
 impl Finish {
     /// # Panics
     /// If a slice is too short for `m` by `n`.
@@ -260,29 +279,22 @@ impl Finish {
         }
     }
 
-    /// Finishes the tile at `place`: `column` prepares for a vector of columns of the tile, then
-    /// `sum` gives their sums in a row of it, with a bias added.
+    /// Finishes the tile at `place`.
     ///
     /// # Safety
-    /// The tile lies within the `m` by `n` of [`Finish::new`], nobody else touches it, and the
-    /// slices given there are still borrowed.
+    /// The tile lies within the `m` by `n` of [`Finish::new`], nobody else touches it, the slices
+    /// given there are still borrowed, and the sums can be asked for all of the tile.
     #[inline(always)]
-    pub(super) unsafe fn tile<S: Simd, C: Copy>(
-        &self,
-        s: S,
-        place: Place,
-        column: impl Fn(usize) -> C,
-        sum: impl Fn(usize, C, S::F32) -> S::F32,
-    ) {
+    pub(super) unsafe fn tile<S: Simd>(&self, s: S, place: Place, sums: &impl TileSums<S>) {
         // One copy of the loop per function: none asks in its middle.
         // SAFETY: the caller's promise, handed on.
         unsafe {
             match self.activation {
-                Activation::None => self.rows(s, place, column, sum, |x| x),
-                Activation::Relu => self.rows(s, place, column, sum, |x| s.max(x, s.splat(0.0))),
-                Activation::Tanh => self.rows(s, place, column, sum, |x| tanh(s, x)),
-                Activation::GeluTanh => self.rows(s, place, column, sum, |x| gelu_tanh(s, x)),
-                Activation::GeluErf => self.rows(s, place, column, sum, |x| gelu_erf(s, x)),
+                Activation::None => self.rows(s, place, sums, |x| x),
+                Activation::Relu => self.rows(s, place, sums, |x| s.max(x, s.splat(0.0))),
+                Activation::Tanh => self.rows(s, place, sums, |x| tanh(s, x)),
+                Activation::GeluTanh => self.rows(s, place, sums, |x| gelu_tanh(s, x)),
+                Activation::GeluErf => self.rows(s, place, sums, |x| gelu_erf(s, x)),
             }
         }
     }
@@ -290,25 +302,26 @@ impl Finish {
     /// # Safety
     /// As [`Finish::tile`].
     #[inline(always)]
-    unsafe fn rows<S: Simd, C: Copy>(
+    unsafe fn rows<S: Simd>(
         &self,
         s: S,
         place: Place,
-        prepare: impl Fn(usize) -> C,
-        sum: impl Fn(usize, C, S::F32) -> S::F32,
+        sums: &impl TileSums<S>,
         activation: impl Fn(S::F32) -> S::F32,
     ) {
         for at in (0..place.columns).step_by(S::LANES) {
             let n = (place.columns - at).min(S::LANES);
             let column = place.column + at;
-            let prepared = prepare(at);
+            // SAFETY: the caller's promise: these columns are of the tile.
+            let columns = unsafe { sums.columns(s, at) };
             let bias = match self.bias.is_null() {
                 true => s.splat(0.0),
                 // SAFETY: the caller's promise: n columns from this one are inside.
                 false => unsafe { load(s, self.bias.add(column), n) },
             };
             for row in 0..place.rows {
-                let mut x = activation(sum(row, prepared, bias));
+                // SAFETY: the caller's promise: this row is of the tile.
+                let mut x = activation(unsafe { sums.sum(s, row, columns, bias) });
                 let row = place.row + row;
                 // SAFETY: the caller's promise: n columns from this one of this row are inside.
                 unsafe {

@@ -12,7 +12,7 @@ pub use matrix::{Matrix, pack_matrix, transpose_f32};
 use std::ops::Range;
 
 use super::block::{Blocks, Share, Size, Touch};
-use super::epilogue::{Columns, Epilogue, Finish, Orientation, Output, Place, covers};
+use super::epilogue::{Columns, Epilogue, Finish, Orientation, Output, Place, TileSums, covers};
 use super::tile::{self, MOST_VECTORS, Product, STEPS, Shape, Sums, Table, Tile, table};
 use crate::cpu::Isa;
 use crate::par::Pool;
@@ -405,12 +405,23 @@ impl Routine for End {
         // SAFETY: the caller's promise.
         unsafe {
             let tile = &*tile;
-            let at = |at: usize| tile.sums.wrapping_add(at);
-            let sum = |row: usize, sums: *const f32, bias: S::F32| {
-                s.add(s.load(sums.add(row * tile.lds)), bias)
-            };
-            (*tile.finish).tile(s, tile.place, at, sum);
+            (*tile.finish).tile(s, tile.place, tile);
         }
+    }
+}
+
+impl<S: Simd> TileSums<S> for Finished {
+    type Columns = *const f32;
+
+    #[inline(always)]
+    unsafe fn columns(&self, _: S, at: usize) -> *const f32 {
+        self.sums.wrapping_add(at)
+    }
+
+    #[inline(always)]
+    unsafe fn sum(&self, s: S, row: usize, sums: *const f32, bias: S::F32) -> S::F32 {
+        // SAFETY: the caller's promise.
+        s.add(unsafe { s.load(sums.add(row * self.lds)) }, bias)
     }
 }
 

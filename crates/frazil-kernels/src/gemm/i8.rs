@@ -9,8 +9,8 @@
 //! on weights that packing has made safe for it (see `pack`), and products in 16 bits for the rest.
 
 use super::block::{Ahead, Blocks, Share, Size, Touch};
-use super::epilogue::{Columns, Epilogue, Finish, Output, Place, covers};
-use super::tile::{MOST_ROWS, STEPS, Sums, Tile};
+use super::epilogue::{Columns, Epilogue, Finish, Output, Place, TileSums, covers};
+use super::tile::{MOST_ROWS, STEPS, Sums, Table, Tile};
 use crate::cpu::Isa;
 use crate::par::Pool;
 use crate::simd::{Routine, Simd, routine};
@@ -104,6 +104,15 @@ pub fn pack(isa: Isa, parts: &[Columns<'_, i8>], k: usize, packed: &mut [u8]) {
         let layout = Layout::new(isa, k, n - first);
         pack_panel(&layout, parts, k, first..n.min(first + layout.width), packed);
     }
+}
+
+/// The functions for tiles of bytes, with any weights: the largest is that of
+/// [`gemm::f32`](super::f32) where there is VNNI, and in plain code.
+///
+/// # Panics
+/// If this machine lacks the instructions.
+pub(crate) fn tiles(isa: Isa) -> Table {
+    Tiles::new(isa).wide
 }
 
 /// Computes the product on the threads of the pool.
@@ -334,82 +343,147 @@ impl Routine for End {
         // SAFETY: the caller's promise.
         let tile = unsafe { &*tile };
         let place = tile.place;
-        // What the zero points add to the sums of a vector of columns, if they are all the same.
-        // SAFETY: the caller's promise, here and below: `at` is a multiple of the lanes in a panel.
-        let column_sums = |at: usize| unsafe { s.load_i32(tile.column_sums.add(at)) };
-        let same = |at: usize| s.mul_i32(column_sums(at), s.splat_i32(-i32::from(tile.zero)));
-        // SAFETY: as above.
-        let sums =
-            |row: usize, at: usize| unsafe { s.load_i32(tile.sums.add(row * tile.width + at)) };
-        let each = |row: usize, at: usize, column_sums: S::I32| {
-            // SAFETY: as above.
-            let zero = s.splat_i32(-i32::from(unsafe { *tile.zeros.add(row) }));
-            s.add_i32(sums(row, at), s.mul_i32(column_sums, zero))
-        };
-        let all_same = tile.zeros.is_null();
-        // SAFETY: as above.
+        // SAFETY: the caller's promise, here and below.
         match unsafe { &*tile.target } {
             &Target::Sums(out, ldc) => {
                 for at in (0..place.columns).step_by(S::LANES) {
-                    let prepared = if all_same { same(at) } else { column_sums(at) };
                     for row in 0..place.rows {
-                        let sum = match all_same {
-                            true => s.add_i32(sums(row, at), prepared),
-                            false => each(row, at, prepared),
-                        };
                         let mut lanes = [0i32; 16];
                         let n = (place.columns - at).min(S::LANES);
                         // SAFETY: a vector has at most 16 lanes; the tile is inside of the output.
                         unsafe {
-                            s.store_i32(lanes.as_mut_ptr(), sum);
+                            let of_zero = tile.of_zero(s, row, tile.column_sums(s, at));
+                            s.store_i32(
+                                lanes.as_mut_ptr(),
+                                s.add_i32(tile.sums(s, row, at), of_zero),
+                            );
                             let to = out.add((place.row + row) * ldc + place.column + at);
                             std::ptr::copy_nonoverlapping(lanes.as_ptr(), to, n);
                         }
                     }
                 }
             }
-            Target::Scaled(scaled) => {
-                let scales = |at: usize| {
-                    let n = (place.columns - at).min(S::LANES);
-                    // SAFETY: as above: n columns from this one are inside.
-                    let scales =
-                        unsafe { s.load_first(scaled.column_scales.add(place.column + at), n) };
-                    s.mul(scales, s.splat(scaled.scale))
-                };
-                let row_scale = |row: usize| match scaled.row_scales.is_null() {
-                    true => s.splat(1.0),
-                    // SAFETY: as above.
-                    false => s.splat(unsafe { *scaled.row_scales.add(place.row + row) }),
-                };
-                // SAFETY: the caller's promise.
-                unsafe {
-                    if all_same && scaled.row_scales.is_null() {
-                        scaled.finish.tile(
-                            s,
-                            place,
-                            |at| (at, same(at), scales(at)),
-                            |row, (at, zero, scales), bias| {
-                                s.fma(s.to_f32(s.add_i32(sums(row, at), zero)), scales, bias)
-                            },
-                        );
-                    } else {
-                        scaled.finish.tile(
-                            s,
-                            place,
-                            |at| {
-                                (at, if all_same { same(at) } else { column_sums(at) }, scales(at))
-                            },
-                            |row, (at, prepared, scales), bias| {
-                                let sum = match all_same {
-                                    true => s.add_i32(sums(row, at), prepared),
-                                    false => each(row, at, prepared),
-                                };
-                                s.fma(s.to_f32(sum), s.mul(scales, row_scale(row)), bias)
-                            },
-                        );
-                    }
+            // SAFETY: the caller's promise.
+            Target::Scaled(scaled) => unsafe {
+                if tile.zeros.is_null() && scaled.row_scales.is_null() {
+                    scaled.finish.tile(s, place, &OneScale { tile, scaled });
+                } else {
+                    scaled.finish.tile(s, place, &RowScales { tile, scaled });
                 }
-            }
+            },
         }
+    }
+}
+
+impl Finished {
+    /// # Safety
+    /// Row and column are of the tile; the column is a multiple of the lanes. The same below.
+    #[inline(always)]
+    unsafe fn sums<S: Simd>(&self, s: S, row: usize, at: usize) -> S::I32 {
+        // SAFETY: the caller's promise.
+        unsafe { s.load_i32(self.sums.add(row * self.width + at)) }
+    }
+
+    /// # Safety
+    /// As above.
+    #[inline(always)]
+    unsafe fn column_sums<S: Simd>(&self, s: S, at: usize) -> S::I32 {
+        // SAFETY: the caller's promise.
+        unsafe { s.load_i32(self.column_sums.add(at)) }
+    }
+
+    /// What the zero point of a row adds to the sums.
+    ///
+    /// # Safety
+    /// As above.
+    #[inline(always)]
+    unsafe fn of_zero<S: Simd>(&self, s: S, row: usize, column_sums: S::I32) -> S::I32 {
+        let zero = match self.zeros.is_null() {
+            true => self.zero,
+            // SAFETY: the caller's promise.
+            false => unsafe { *self.zeros.add(row) },
+        };
+        s.mul_i32(column_sums, s.splat_i32(-i32::from(zero)))
+    }
+
+    /// # Safety
+    /// As above.
+    #[inline(always)]
+    unsafe fn scales<S: Simd>(&self, s: S, scaled: &Scaled, at: usize) -> S::F32 {
+        let n = (self.place.columns - at).min(S::LANES);
+        // SAFETY: the caller's promise: n columns from this one are inside.
+        unsafe { s.load_first(scaled.column_scales.add(self.place.column + at), n) }
+    }
+}
+
+/// The sums of a tile whose rows have the same scale and zero.
+struct OneScale<'a> {
+    tile: &'a Finished,
+    scaled: &'a Scaled,
+}
+
+impl<S: Simd> TileSums<S> for OneScale<'_> {
+    /// Where they begin, what the zero adds, and their scales.
+    type Columns = (usize, S::I32, S::F32);
+
+    #[inline(always)]
+    unsafe fn columns(&self, s: S, at: usize) -> Self::Columns {
+        let Self { tile, scaled } = self;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let of_zero = tile.of_zero(s, 0, tile.column_sums(s, at));
+            (at, of_zero, s.mul(tile.scales(s, scaled, at), s.splat(scaled.scale)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn sum(
+        &self,
+        s: S,
+        row: usize,
+        (at, of_zero, scales): Self::Columns,
+        bias: S::F32,
+    ) -> S::F32 {
+        // SAFETY: the caller's promise.
+        let sum = s.add_i32(unsafe { self.tile.sums(s, row, at) }, of_zero);
+        s.fma(s.to_f32(sum), scales, bias)
+    }
+}
+
+/// The sums of a tile whose rows have scales or zeros of their own.
+struct RowScales<'a> {
+    tile: &'a Finished,
+    scaled: &'a Scaled,
+}
+
+impl<S: Simd> TileSums<S> for RowScales<'_> {
+    /// Where they begin, the sums of their weights, and their scales.
+    type Columns = (usize, S::I32, S::F32);
+
+    #[inline(always)]
+    unsafe fn columns(&self, s: S, at: usize) -> Self::Columns {
+        // SAFETY: the caller's promise.
+        unsafe { (at, self.tile.column_sums(s, at), self.tile.scales(s, self.scaled, at)) }
+    }
+
+    #[inline(always)]
+    unsafe fn sum(
+        &self,
+        s: S,
+        row: usize,
+        (at, column_sums, scales): Self::Columns,
+        bias: S::F32,
+    ) -> S::F32 {
+        let Self { tile, scaled } = self;
+        // SAFETY: the caller's promise.
+        let (sum, scale) = unsafe {
+            let of_zero = tile.of_zero(s, row, column_sums);
+            let scale = match scaled.row_scales.is_null() {
+                true => scaled.scale,
+                false => *scaled.row_scales.add(tile.place.row + row),
+            };
+            (s.add_i32(tile.sums(s, row, at), of_zero), scale)
+        };
+        s.fma(s.to_f32(sum), s.mul(scales, s.splat(scale)), bias)
     }
 }

@@ -141,6 +141,22 @@ impl Simd for Avx2 {
         }
     }
     #[inline(always)]
+    fn pack_bytes(self, x: [__m256i; 4]) -> __m256i {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe {
+            let byte = _mm256_set1_epi32(0xFF);
+            let low = _mm256_or_si256(
+                _mm256_and_si256(x[0], byte),
+                _mm256_slli_epi32::<8>(_mm256_and_si256(x[1], byte)),
+            );
+            let high = _mm256_or_si256(
+                _mm256_slli_epi32::<16>(_mm256_and_si256(x[2], byte)),
+                _mm256_slli_epi32::<24>(x[3]),
+            );
+            _mm256_or_si256(low, high)
+        }
+    }
+    #[inline(always)]
     fn splat(self, x: f32) -> __m256 {
         // SAFETY: `self` is the proof that the CPU has the instruction.
         unsafe { _mm256_set1_ps(x) }

@@ -126,6 +126,22 @@ impl Simd for Avx512 {
         unsafe { _mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(first(n), from)) }
     }
     #[inline(always)]
+    fn pack_bytes(self, x: [__m512i; 4]) -> __m512i {
+        // SAFETY: `self` is the proof that the CPU has the instruction.
+        unsafe {
+            let byte = _mm512_set1_epi32(0xFF);
+            let low = _mm512_or_si512(
+                _mm512_and_si512(x[0], byte),
+                _mm512_slli_epi32::<8>(_mm512_and_si512(x[1], byte)),
+            );
+            let high = _mm512_or_si512(
+                _mm512_slli_epi32::<16>(_mm512_and_si512(x[2], byte)),
+                _mm512_slli_epi32::<24>(x[3]),
+            );
+            _mm512_or_si512(low, high)
+        }
+    }
+    #[inline(always)]
     fn splat(self, x: f32) -> __m512 {
         // SAFETY: `self` is the proof that the CPU has the instruction.
         unsafe { _mm512_set1_ps(x) }

@@ -132,6 +132,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn add_i32(self, a: Self::I32, b: Self::I32) -> Self::I32;
     /// `a * b`, wrapping around.
     fn mul_i32(self, a: Self::I32, b: Self::I32) -> Self::I32;
+    /// The last bytes of four numbers as one number, the first one's lowest.
+    fn pack_bytes(self, x: [Self::I32; 4]) -> Self::I32;
     /// `x << N`
     fn shl_i32<const N: u32>(self, x: Self::I32) -> Self::I32;
     /// `x >> N`, zeros coming in.

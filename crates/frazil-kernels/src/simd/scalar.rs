@@ -90,6 +90,10 @@ impl Simd for Scalar {
         if n == 0 { 0 } else { i32::from(unsafe { from.read() }) }
     }
     #[inline(always)]
+    fn pack_bytes(self, x: [i32; 4]) -> i32 {
+        i32::from_le_bytes(x.map(|x| x as u8))
+    }
+    #[inline(always)]
     fn add(self, a: f32, b: f32) -> f32 {
         a + b
     }

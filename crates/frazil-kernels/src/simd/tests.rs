@@ -191,6 +191,49 @@ fn bytes_are_clamped() {
     }
 }
 
+struct Four<'a>(&'a [i32], usize);
+
+impl Kernel for Four<'_> {
+    type Output = (Vec<i32>, Vec<i32>);
+    /// Each number and those 1, 2 and 3 vectors after it packed; and the first `1` numbers of each
+    /// vector of what is packed, as signed bytes.
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> (Vec<i32>, Vec<i32>) {
+        let (mut packed, mut back) = (vec![0; S::LANES], vec![0; 4 * S::LANES]);
+        // SAFETY: there are four vectors of numbers, and room for the results.
+        unsafe {
+            let mut x = [s.splat_i32(0); 4];
+            for (i, x) in x.iter_mut().enumerate() {
+                *x = s.load_i32(self.0.as_ptr().add(i * S::LANES));
+            }
+            s.store_i32(packed.as_mut_ptr(), s.pack_bytes(x));
+            for i in 0..4 {
+                let at = i * S::LANES;
+                let bytes = s.load_first_i8(packed.as_ptr().cast::<i8>().add(at), self.1);
+                s.store_i32(back.as_mut_ptr().add(at), bytes);
+            }
+        }
+        (packed, back)
+    }
+}
+
+#[test]
+fn bytes_are_packed_and_have_signs() {
+    let x: Vec<i32> = (0..64).map(|i| [0, 1, -1, 127, -128, -127, 300, -300][i * 5 % 8]).collect();
+    for isa in Isa::available() {
+        let lanes = isa.lanes();
+        for first in 0..=lanes {
+            let (packed, back) = dispatch(isa, Four(&x, first));
+            let bytes: Vec<u8> = packed.iter().flat_map(|x| x.to_ne_bytes()).collect();
+            for (at, &byte) in bytes.iter().enumerate() {
+                assert_eq!(byte, x[at % 4 * lanes + at / 4] as u8, "{isa} {at}");
+                let wanted = if at % lanes < first { i32::from(byte as i8) } else { 0 };
+                assert_eq!(back[at], wanted, "{isa} {first} {at}");
+            }
+        }
+    }
+}
+
 struct Reciprocals<'a>(&'a [f32]);
 
 impl Kernel for Reciprocals<'_> {

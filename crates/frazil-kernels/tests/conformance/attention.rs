@@ -1,10 +1,12 @@
 //! Attention over packed sequences.
 
 use frazil_kernels::Isa;
-use frazil_kernels::attention::{PackedAttention, Sequence, packed_attention_f32, scratch_len};
+use frazil_kernels::attention::{
+    OperandSteps, PackedAttention, Sequence, packed_attention_f32, scratch_len,
+};
 use frazil_kernels::gemm::Output;
 use frazil_kernels::par::Pool;
-use frazil_kernels::quantize::quantize;
+use frazil_kernels::quantize::{quantize, quantize_symmetric};
 
 use crate::guard::{Guarded, filled, guard};
 use crate::{Row, Timed, Worst, plain_numbers, pool};
@@ -23,13 +25,31 @@ pub fn rows() -> Vec<Row> {
         row("attention, many sequences", many_sequences),
         row("attention, keys in any order", any_order),
         row("attention, large scores", large_scores),
-        row("attention, softmax on steps", on_steps),
+        row("attention, operands on steps", on_steps),
+        row("attention, all on steps", all_on_steps),
         Row { kernel: "attention to bytes", tolerance: 0.0, check: to_bytes, speed: None },
         timed("attention", |isa| speed(isa, 1, 384, 2)),
+        timed("attention in bytes", |isa| byte_speed(isa, 1, 384, 2)),
+        timed("attention in bytes", |isa| byte_speed(isa, 1, 128, 6)),
+        timed("attention in bytes", |isa| byte_speed(isa, 4, 29, 12)),
+        timed("attention in bytes", |isa| byte_speed(isa, 4, 12, 12)),
         timed("attention", |isa| speed(isa, 1, 128, 6)),
         timed("attention", |isa| speed(isa, 4, 29, 12)),
         timed("attention", |isa| speed(isa, 4, 12, 12)),
     ]
+}
+
+/// A number on the steps of unsigned bytes, if there are some.
+fn unsigned(x: f64, steps: Option<(f32, u8)>) -> f64 {
+    let Some((scale, zero)) = steps else { return x };
+    let (scale, zero) = (f64::from(scale), f64::from(zero));
+    ((x / scale + zero).round_ties_even().clamp(0.0, 255.0) - zero) * scale
+}
+
+/// The same of signed bytes.
+fn signed(x: f32, scale: Option<f32>) -> f64 {
+    let Some(scale) = scale else { return x.into() };
+    f64::from(quantize_symmetric(x, scale)) * f64::from(scale)
 }
 
 /// Heads, their size, and the rows that they are taken from.
@@ -37,7 +57,7 @@ struct Case {
     heads: usize,
     d: usize,
     scale: f32,
-    steps: Option<(f32, u8)>,
+    steps: OperandSteps,
     qkv: Guarded<f32>,
     ld: usize,
     sequences: Vec<Sequence>,
@@ -52,7 +72,7 @@ impl Case {
         let len = (rows * ld).saturating_sub(5);
         let qkv = plain_numbers(rows as u64 + 1, len).into_iter().map(|x| 2.0 * x);
         let qkv = guard(qkv.collect::<Vec<_>>());
-        let (scale, steps, key_rows) = (1.0 / (d as f32).sqrt(), None, None);
+        let (scale, steps, key_rows) = (1.0 / (d as f32).sqrt(), OperandSteps::default(), None);
         Self { heads, d, scale, steps, qkv, ld, sequences, key_rows }
     }
 
@@ -115,26 +135,23 @@ impl Case {
                 let q = part(row, 0, head);
                 let score = |&key: &usize| {
                     let products = q.iter().zip(part(key, 1, head));
-                    let sum: f64 = products.map(|(&q, &k)| f64::from(q) * f64::from(k)).sum();
+                    let q = |q: f32| unsigned(f64::from(q), self.steps.queries);
+                    let k = |k: f32| signed(k, self.steps.keys);
+                    let sum: f64 = products.map(|(&x, &y)| q(x) * k(y)).sum();
                     sum * f64::from(self.scale)
                 };
                 let mut powers: Vec<f64> = keys.iter().map(score).collect();
                 let top = powers.iter().copied().fold(f64::MIN, f64::max);
                 powers.iter_mut().for_each(|x| *x = (*x - top).exp());
                 let sum: f64 = powers.iter().sum();
-                let weight = |power: f64| match self.steps {
-                    None => power / sum,
-                    Some((scale, zero)) => {
-                        let (scale, zero) = (f64::from(scale), f64::from(zero));
-                        let byte = (power / sum / scale + zero).round_ties_even().clamp(0.0, 255.0);
-                        (byte - zero) * scale
-                    }
-                };
+                let weight = |power: f64| unsigned(power / sum, self.steps.softmax);
                 let out = &mut out[row * columns + head * self.d..][..self.d];
                 out.fill(0.0);
                 for (&key, &power) in keys.iter().zip(&powers) {
                     let values = out.iter_mut().zip(part(key, 2, head));
-                    values.for_each(|(out, &v)| *out += weight(power) * f64::from(v));
+                    values.for_each(|(out, &v)| {
+                        *out += weight(power) * signed(v, self.steps.values);
+                    });
                 }
             }
         }
@@ -222,9 +239,38 @@ fn large_scores(isa: Isa) -> Worst {
 fn on_steps(isa: Isa) -> Worst {
     let mut worst = Worst::default();
     for length in [1, 2, 7, 16, 33] {
-        for (steps, d) in [((1.0 / 16.0, 0), 8), ((1.0 / 40.0, 3), 24)] {
+        for (softmax, d) in [((1.0 / 16.0, 0), 8), ((1.0 / 40.0, 3), 24)] {
             let mut case = Case::new(2, d, vec![Sequence { queries: 0..length, keys: 0..length }]);
-            case.steps = Some(steps);
+            case.steps.softmax = Some(softmax);
+            case.check(isa, 1, &mut worst);
+            case.steps.queries = Some((0.07, 120));
+            case.check(isa, 1, &mut worst);
+            case.steps = OperandSteps { softmax: None, ..case.steps };
+            case.steps.keys = Some(0.05);
+            case.steps.values = Some(0.015);
+            case.check(isa, 1, &mut worst);
+        }
+    }
+    worst
+}
+
+/// All four: in bytes where that is faster.
+fn all_on_steps(isa: Isa) -> Worst {
+    let mut worst = Worst::default();
+    for length in [0, 1, 2, 3, 4, 5, 7, 13, 16, 17, 31, 33, 48, 50, 65] {
+        for d in [8, 24, 64] {
+            let mut sequences = vec![Sequence { queries: 0..length, keys: 0..length }];
+            sequences.push(Sequence { queries: length..length + 3, keys: 0..length });
+            let mut case = Case::new(2, d, sequences);
+            case.steps = OperandSteps {
+                queries: Some((0.07, 120)),
+                keys: Some(0.05),
+                // Some are cut off.
+                values: Some(0.015),
+                softmax: Some((1.0 / 16.0, 0)),
+            };
+            case.check(isa, 2, &mut worst);
+            case.key_rows = Some(guard((0..length as u32).rev().collect::<Vec<_>>()));
             case.check(isa, 1, &mut worst);
         }
     }
@@ -251,9 +297,24 @@ fn to_bytes(isa: Isa) -> Worst {
 
 /// Few heads for long sequences, so that a run is over before the system takes the core away.
 fn speed(isa: Isa, sequences: usize, length: usize, heads: usize) -> Timed {
+    timed(isa, OperandSteps::default(), [sequences, length, heads])
+}
+
+fn byte_speed(isa: Isa, sequences: usize, length: usize, heads: usize) -> Timed {
+    let steps = OperandSteps {
+        queries: Some((0.02, 120)),
+        keys: Some(0.02),
+        values: Some(0.02),
+        softmax: Some((1.0 / 255.0, 0)),
+    };
+    timed(isa, steps, [sequences, length, heads])
+}
+
+fn timed(isa: Isa, steps: OperandSteps, [sequences, length, heads]: [usize; 3]) -> Timed {
     let ranges = (0..sequences).map(|i| i * length..(i + 1) * length);
     let all = ranges.map(|rows| Sequence { queries: rows.clone(), keys: rows }).collect();
-    let case = Case::new(heads, 64, all);
+    let mut case = Case::new(heads, 64, all);
+    case.steps = steps;
     let pool = Pool::new(1);
     let mut scratch = case.scratch(isa, &pool);
     let mut out = vec![0.0; case.rows() * heads * 64];

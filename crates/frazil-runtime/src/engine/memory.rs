@@ -103,7 +103,7 @@ impl Work {
         self.out().into_iter().for_each(&mut *seen);
         let bytes = match self {
             Work::Embed(embed) => embed.bytes.as_ref(),
-            Work::LayerNorm { bytes, .. } => bytes.as_ref(),
+            Work::LayerNorm { bytes, .. } | Work::LinearI8 { bytes, .. } => bytes.as_ref(),
             Work::Quantize { out, .. } => Some(out),
             _ => None,
         };

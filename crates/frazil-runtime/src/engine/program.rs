@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use frazil_graph::{Dim, Graph, NodeId, Value};
 use frazil_kernels::Isa;
+use frazil_kernels::attention::OperandSteps;
 use frazil_kernels::gemm::Activation;
 use frazil_tensor::Tensor;
 
@@ -187,6 +188,9 @@ pub(crate) enum Work {
         activation: Activation,
         residual: Option<Place>,
         out: Target,
+        /// Each row's own bytes, if a product wants them and nothing else: then `out` has a block of
+        /// rows at a time.
+        bytes: Option<Quantized>,
     },
     /// Also as bytes, if a product wants them.
     LayerNorm {
@@ -293,8 +297,7 @@ pub(crate) struct Attention {
     pub heads: usize,
     pub size: usize,
     pub scale: f32,
-    /// Scale and zero of the bytes that the softmax is put on, if any.
-    pub steps: Option<(f32, u8)>,
+    pub steps: OperandSteps,
     pub sequences: Sequences,
     pub out: Target,
 }

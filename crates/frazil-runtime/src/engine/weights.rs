@@ -139,10 +139,14 @@ pub(crate) fn nodes(name: &str) -> impl Iterator<Item = &str> {
 /// `k` and all columns of matrices that stand side by side.
 fn extents(parts: &[Matrix]) -> Result<(usize, usize), String> {
     let k = parts.first().map_or(0, |part| part.k);
-    match parts.iter().all(|part| part.k == k) {
-        true => Ok((k, parts.iter().map(|part| part.n).sum())),
-        false => Err("the matrices cannot stand side by side".into()),
+    if parts.iter().any(|part| part.k != k) {
+        return Err("the matrices cannot stand side by side".into());
     }
+    let n = parts.iter().try_fold(0usize, |n, part| n.checked_add(part.n));
+    // With room for columns that fill up a panel, and for their sums.
+    let fits = |&n: &usize| n.checked_add(64)?.checked_mul(k.checked_add(8)?)?.checked_mul(8);
+    let n = n.filter(|n| fits(n).is_some()).ok_or("there is no room for the packed weights")?;
+    Ok((k, n))
 }
 
 /// The matrices, with these weights.
@@ -191,9 +195,6 @@ impl LinearI8 {
     pub fn new(isa: Isa, parts: &[Matrix], before: Option<&PackedWeights>) -> Result<Self, String> {
         let (k, n) = extents(parts)?;
         let name = name(parts);
-        if k > usize::from(u16::MAX) {
-            return Err(format!("sums over {k} products of bytes do not fit into 32 bits"));
-        }
         let len = gemm_i8::packed_len(isa, k, n);
         let packed = match before.and_then(|before| before.get(&name)) {
             Some(found) => Memory::before(found, len)?,

@@ -71,7 +71,7 @@ impl Case {
             heads: self.heads,
             size: self.d,
             scale: 0.3,
-            steps: None,
+            steps: frazil_kernels::attention::OperandSteps::default(),
             q: self.part(0),
             q_ld: self.ld,
             k: self.part(1),

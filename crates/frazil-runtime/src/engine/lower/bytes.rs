@@ -12,12 +12,16 @@ use std::sync::Arc;
 use frazil_graph::op::{Steps, Unary};
 use frazil_graph::pass::quantize::watched;
 use frazil_graph::{Dim, Facts, Graph, Node, NodeId, Op, Value};
+use frazil_kernels::attention::OperandSteps;
 use frazil_tensor::Tensor;
 
 use super::{Lowering, Reason};
 use crate::engine::program::{
     Kind, Place, Quantized, Scales, Step, Storage, Stride, Target, View, Work,
 };
+
+/// More products of bytes do not add up in 32 bits.
+const MOST_PRODUCTS: usize = 0xFFFF;
 
 /// A weight of two axes in bytes.
 #[derive(Clone)]
@@ -145,11 +149,14 @@ impl ByteWeights {
         };
         let weight = self.weights.get(&node.inputs[1])?;
         let columns = if transposed { 0 } else { 1 };
+        let in_memory = transposed != weight.swapped;
+        let k = weight.extents[usize::from(in_memory)];
         let fits = matches!(
             graph.op(node.inputs[0]),
             Op::FakeQuantize(Steps::Tensor { .. } | Steps::Rows)
-        ) && weight.scaled_along(columns);
-        fits.then_some((weight, transposed != weight.swapped))
+        ) && weight.scaled_along(columns)
+            && k <= MOST_PRODUCTS;
+        fits.then_some((weight, in_memory))
     }
 
     fn is_table(&self, node: &Node, value: Value) -> bool {
@@ -213,6 +220,29 @@ impl Lowering<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Queries, keys and values of an attention, before they are put on steps where it can do that by
+    /// itself.
+    pub(super) fn before_attention(
+        &self,
+        inputs: &[Value],
+        steps: &mut OperandSteps,
+    ) -> [Value; 3] {
+        let mut operands = [inputs[0], inputs[1], inputs[2]];
+        for (i, operand) in operands.iter_mut().enumerate() {
+            let Some(OnSteps { x, factors: None, steps: on }) = self.on_steps(*operand) else {
+                continue;
+            };
+            match (i, on) {
+                (0, Steps::Tensor { scale, zero }) => steps.queries = Some((scale, zero)),
+                (1, Steps::Symmetric { scale }) => steps.keys = Some(scale),
+                (2, Steps::Symmetric { scale }) => steps.values = Some(scale),
+                _ => continue,
+            }
+            *operand = x;
+        }
+        operands
     }
 
     /// A product with a list, column by column, that only goes on steps: that is done on the way.
@@ -321,6 +351,11 @@ impl Lowering<'_> {
                 if alone && fixed && whole(target.view()) =>
             {
                 *target = Target::U8(out.clone());
+            }
+            Some(Work::LinearI8 { out: target, bytes: bytes @ None, .. })
+                if alone && whole(target.view()) =>
+            {
+                *bytes = Some(out.clone());
             }
             _ => return false,
         }

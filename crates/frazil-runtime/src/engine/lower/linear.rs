@@ -73,7 +73,7 @@ impl Lowering<'_> {
         let work = match weights {
             Weights::I8(linear) => {
                 let x = self.quantized(x)?;
-                Work::LinearI8 { x, linear, activation, residual, out }
+                Work::LinearI8 { x, linear, activation, residual, out, bytes: None }
             }
             Weights::F32(linear) => {
                 let x = self.place(x);

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use frazil_graph::op::{Binary, Steps, Unary};
 use frazil_graph::{Dim, Facts, Graph, Node, NodeId, Op, Symbol, Value, infer};
 use frazil_kernels::Isa;
+use frazil_kernels::attention::OperandSteps;
 use frazil_tensor::{DType, Tensor};
 
 use self::bytes::{ByteWeights, OnSteps};
@@ -546,7 +547,16 @@ impl Lowering<'_> {
                 return Err("the operands do not go together".into());
             }
         }
-        let [q, k, v] = [0, 1, 2].map(|i| self.place(inputs[i]));
+        let mut steps = OperandSteps {
+            softmax: match op.steps {
+                None => None,
+                Some(Steps::Tensor { scale, zero }) => Some((scale, zero)),
+                Some(other) => return Err(format!("its softmax cannot be on {other:?}")),
+            },
+            ..OperandSteps::default()
+        };
+        let operands = self.before_attention(inputs, &mut steps);
+        let [q, k, v] = operands.map(|value| self.place(value));
         let sequences = if op.packed {
             let (queries, keys) = (self.place(inputs[3]), self.place(inputs[4]));
             Sequences::Packed { queries, keys }
@@ -557,11 +567,6 @@ impl Lowering<'_> {
         self.places.insert(value, Place::View(out.clone()));
         let out = Target::F32(out);
         let (heads, scale) = (op.heads, op.scale);
-        let steps = match op.steps {
-            None => None,
-            Some(Steps::Tensor { scale, zero }) => Some((scale, zero)),
-            Some(other) => return Err(format!("its softmax cannot be on {other:?}")),
-        };
         Ok(Attention { q, k, v, heads, size, scale, steps, sequences, out })
     }
 

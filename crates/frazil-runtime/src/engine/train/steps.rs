@@ -2,8 +2,8 @@
 
 use frazil_kernels::OutOfRange;
 use frazil_kernels::attention::{
-    PackedAttention, PackedDropout, PackedGrads, dropped_attention_f32, grad_scratch_len,
-    packed_attention_grad_f32, scratch_len,
+    OperandSteps, PackedAttention, PackedDropout, PackedGrads, dropped_attention_f32,
+    grad_scratch_len, packed_attention_grad_f32, scratch_len,
 };
 use frazil_kernels::columns::add_up;
 use frazil_kernels::dropout::{Dropout, dropout_f32};
@@ -300,7 +300,7 @@ impl Worker {
             heads: attention.heads,
             size: attention.size,
             scale: attention.scale,
-            steps: None,
+            steps: OperandSteps::default(),
             q: &q.data,
             q_ld: q.stride,
             k: &k.data,

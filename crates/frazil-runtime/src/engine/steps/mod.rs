@@ -1,8 +1,10 @@
 //! The steps: each finds its operands, calls one kernel, and can say what it cost.
 
+mod attention;
+
 use frazil_graph::Value;
 use frazil_kernels::OutOfRange;
-use frazil_kernels::attention::{PackedAttention, Sequence, packed_attention_f32, scratch_len};
+use frazil_kernels::attention::{OperandSteps, Sequence};
 use frazil_kernels::embed::{EmbedNorm, EmbedRows, embed_norm_f32, embed_rows_f32};
 use frazil_kernels::gemm::{Activation, Epilogue, Output, Residual, f32 as gemm, i8 as gemm_i8};
 use frazil_kernels::norm::{Affine, LayerNorm, fused_layer_norm_f32};
@@ -12,11 +14,14 @@ use frazil_kernels::quantize::{
 };
 use frazil_kernels::softmax::{log_softmax_f32, softmax_f32};
 
-use super::program::{
-    Attention, Embed, Norm, Place, Quantized, Scales, Sequences, Step, Target, View, Work,
-};
+use super::program::{Embed, Norm, Place, Quantized, Scales, Step, Target, View, Work};
 use super::worker::{Context, Lent, Rows, StepTime, Worker};
 use crate::{Error, Result, ops};
+
+/// Numbers of each thread that wait in its cache to become bytes: half a megabyte.
+const WAITING: usize = 1 << 17;
+/// The fewest rows of a product that are worth a call.
+const BLOCK: usize = 96;
 
 impl Norm {
     fn affine(&self) -> Affine<'_> {
@@ -53,12 +58,14 @@ struct LentBytes {
 }
 
 impl LentBytes {
-    /// The bytes that a kernel writes.
-    fn bytes<'a>(&'a mut self, quantized: &'a Quantized) -> Bytes<'a> {
+    /// The bytes that a kernel writes, from a row on.
+    fn bytes<'a>(&'a mut self, quantized: &'a Quantized, first: usize) -> Bytes<'a> {
         let scales = match (&quantized.scales, &mut self.rows) {
-            (_, Some((scale, zero))) => {
-                ByteScales::Rows { scale: scale.f32(), zero: zero.u8(), top: u8::MAX }
-            }
+            (_, Some((scale, zero))) => ByteScales::Rows {
+                scale: &mut scale.f32()[first..],
+                zero: &mut zero.u8()[first..],
+                top: u8::MAX,
+            },
             (Scales::Symmetric { scale }, None) => ByteScales::Symmetric { scale: *scale },
             (_, None) => {
                 let (scale, zero) = quantized.fixed();
@@ -66,7 +73,8 @@ impl LentBytes {
             }
         };
         let factors = quantized.factors.as_deref();
-        Bytes { ld: self.bytes.stride, out: self.bytes.u8(), scales, factors }
+        let ld = self.bytes.stride;
+        Bytes { ld, out: &mut self.bytes.u8()[first * ld..], scales, factors }
     }
 }
 
@@ -92,44 +100,63 @@ impl Worker {
                     w: linear.packed(),
                     ldc: lent.stride,
                     out: output(&mut lent, out),
-                    epilogue: epilogue(&linear.bias, *activation, sum.as_ref()),
+                    epilogue: epilogue(&linear.bias, *activation, sum.as_ref(), 0),
                 };
                 gemm::run(&self.pool, context.program.isa, product);
                 self.give(lent);
                 Ok(())
             }
-            Work::LinearI8 { x, linear, activation, residual, out } => {
+            Work::LinearI8 { x, linear, activation, residual, out, bytes: also } => {
                 let linear = &context.program.linears_i8[*linear];
                 let mut lent = self.take(context, out.view())?;
+                let mut beside =
+                    also.as_ref().map(|also| self.take_bytes(context, also)).transpose()?;
                 let (rows, _) = self.extents_of(&x.view);
                 let (a, lda) = self.bytes(context.program, &x.view);
-                let (zeros, scales) = match self.stand_for(context, x) {
-                    Steps::Tensor { scale, zero } => {
-                        (gemm_i8::Zeros::Tensor(zero), gemm_i8::Scales::Tensor(scale))
-                    }
-                    Steps::Rows { scale, zero } => {
-                        (gemm_i8::Zeros::Rows(zero), gemm_i8::Scales::Rows(scale))
-                    }
-                };
+                let (isa, ldc) = (context.program.isa, lent.stride);
                 let sum = residual.as_ref().map(|place| self.rows(context, place)).transpose()?;
-                let product = gemm_i8::Gemm {
-                    factors: gemm_i8::Factors {
-                        m: rows,
-                        n: linear.n,
-                        k: linear.k,
-                        a,
-                        lda,
-                        zeros,
-                        w: linear.packed(),
-                    },
-                    scales,
-                    column_scales: &linear.scales,
-                    ldc: lent.stride,
-                    out: output(&mut lent, out),
-                    epilogue: epilogue(&linear.bias, *activation, sum.as_ref()),
+                // A block's numbers are in the caches when they become bytes, and the next block's
+                // take their place.
+                let block = match also {
+                    Some(_) => (self.pool.threads() * WAITING / linear.n.max(1)).max(BLOCK),
+                    None => rows.max(1),
                 };
-                gemm_i8::run(&self.pool, context.program.isa, product);
+                for first in (0..rows).step_by(block) {
+                    let m = block.min(rows - first);
+                    let (zeros, scales) = match self.stand_for(context, x) {
+                        Steps::Tensor { scale, zero } => {
+                            (gemm_i8::Zeros::Tensor(zero), gemm_i8::Scales::Tensor(scale))
+                        }
+                        Steps::Rows { scale, zero } => (
+                            gemm_i8::Zeros::Rows(&zero[first..]),
+                            gemm_i8::Scales::Rows(&scale[first..]),
+                        ),
+                    };
+                    let product = gemm_i8::Gemm {
+                        factors: gemm_i8::Factors {
+                            m,
+                            n: linear.n,
+                            k: linear.k,
+                            a: &a[first * lda..],
+                            lda,
+                            zeros,
+                            w: linear.packed(),
+                        },
+                        scales,
+                        column_scales: &linear.scales,
+                        ldc,
+                        out: output(&mut lent, out),
+                        epilogue: epilogue(&linear.bias, *activation, sum.as_ref(), first),
+                    };
+                    gemm_i8::run(&self.pool, isa, product);
+                    if let Some((lent_bytes, also)) = beside.as_mut().zip(also.as_ref()) {
+                        let bytes = lent_bytes.bytes(also, first);
+                        let extents = [m, linear.n];
+                        quantize_rows_f32(&self.pool, isa, extents, lent.f32(), ldc, bytes);
+                    }
+                }
                 self.give(lent);
+                beside.into_iter().for_each(|beside| self.give_bytes(beside));
                 Ok(())
             }
             Work::LayerNorm { x, norm, out, bytes: also } => {
@@ -145,7 +172,7 @@ impl Worker {
                     affine: norm.affine(),
                 };
                 let (ld, isa) = (lent.stride, context.program.isa);
-                let also = beside.as_mut().zip(also.as_ref()).map(|(lent, q)| lent.bytes(q));
+                let also = beside.as_mut().zip(also.as_ref()).map(|(lent, q)| lent.bytes(q, 0));
                 fused_layer_norm_f32(&self.pool, isa, &norm, lent.f32(), ld, also);
                 self.give(lent);
                 beside.into_iter().for_each(|beside| self.give_bytes(beside));
@@ -155,7 +182,7 @@ impl Worker {
                 let mut lent = self.take_bytes(context, out)?;
                 let x = self.rows(context, x)?;
                 let (extents, isa) = ([x.rows, x.width], context.program.isa);
-                let bytes = lent.bytes(out);
+                let bytes = lent.bytes(out, 0);
                 quantize_rows_f32(&self.pool, isa, extents, &x.data, x.stride, bytes);
                 self.give_bytes(lent);
                 Ok(())
@@ -425,7 +452,7 @@ impl Worker {
         let mut lent = self.take(context, &embed.out)?;
         let beside = embed.bytes.as_ref().map(|also| self.take_bytes(context, also));
         let mut beside = beside.transpose()?;
-        let also = beside.as_mut().zip(embed.bytes.as_ref()).map(|(lent, q)| lent.bytes(q));
+        let also = beside.as_mut().zip(embed.bytes.as_ref()).map(|(lent, q)| lent.bytes(q, 0));
         let (tables, ld) = ([&embed.words, &embed.types, &embed.positions], lent.stride);
         let tables = tables.map(|table| table.values());
         let [word_table, type_table, position_table] = [0, 1, 2].map(|i| tables[i].table());
@@ -454,124 +481,6 @@ impl Worker {
         Ok(())
     }
 
-    /// Which queries see which keys, into `sequences` and, if that is said, `key_rows`; `None` for a
-    /// mask that is neither 0 nor 1.
-    pub(super) fn read_sequences(
-        &mut self,
-        context: Context<'_>,
-        of: &Sequences,
-    ) -> Result<Option<bool>> {
-        let [mut first, mut second] = std::mem::take(&mut self.integers);
-        let mut sequences = std::mem::take(&mut self.sequences);
-        let mut key_rows = std::mem::take(&mut self.key_rows);
-        sequences.clear();
-        key_rows.clear();
-        let gathered = match of {
-            Sequences::Packed { queries, keys } => {
-                self.read_integers(context, queries, &mut first)?;
-                self.read_integers(context, keys, &mut second)?;
-                let range = |bounds: &[i32]| bounds[0] as usize..bounds[1] as usize;
-                let pairs = first.windows(2).zip(second.windows(2));
-                sequences
-                    .extend(pairs.map(|(q, k)| Sequence { queries: range(q), keys: range(k) }));
-                false
-            }
-            Sequences::Mask(mask) => {
-                let (b, s) = self.read_mask(context, mask, &mut first)?;
-                if first.contains(&2) {
-                    return Ok(None);
-                }
-                for sequence in 0..b {
-                    let rows = sequence * s..(sequence + 1) * s;
-                    let begin = key_rows.len();
-                    let kept = rows.clone().filter(|&row| first[row] == 1).map(|row| row as u32);
-                    key_rows.extend(kept);
-                    if key_rows.len() == begin {
-                        // Every key is as good as the others: the softmax does not see a shift.
-                        key_rows.extend(rows.clone().map(|row| row as u32));
-                    }
-                    sequences.push(Sequence { queries: rows, keys: begin..key_rows.len() });
-                }
-                true
-            }
-        };
-        self.integers = [first, second];
-        self.sequences = sequences;
-        self.key_rows = key_rows;
-        Ok(Some(gathered))
-    }
-
-    fn attention(&mut self, context: Context<'_>, attention: &Attention) -> Result<()> {
-        let gathered =
-            match (self.read_sequences(context, &attention.sequences)?, &attention.sequences) {
-                (Some(gathered), _) => gathered,
-                // Neither padding nor not: the formula as it stands.
-                (None, Sequences::Mask(mask)) => {
-                    return self.plain_attention(context, attention, mask);
-                }
-                (None, _) => return Err(context.fail("there is no mask")),
-            };
-        let sequences = std::mem::take(&mut self.sequences);
-        let key_rows = std::mem::take(&mut self.key_rows);
-        let longest = sequences.iter().map(|sequence| sequence.keys.len()).max().unwrap_or(0);
-        let isa = context.program.isa;
-        let room = scratch_len(isa, attention.size, longest).checked_mul(self.pool.threads());
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let room = room.filter(|&room| scratch.reserve(room).is_some());
-        let room = room.ok_or_else(|| context.fail("there is no room for the scores"))?;
-        let mut lent = self.take(context, attention.out.view())?;
-        let q = self.rows(context, &attention.q)?;
-        let k = self.rows(context, &attention.k)?;
-        let v = self.rows(context, &attention.v)?;
-        let rows = PackedAttention {
-            heads: attention.heads,
-            size: attention.size,
-            scale: attention.scale,
-            steps: attention.steps,
-            q: &q.data,
-            q_ld: q.stride,
-            k: &k.data,
-            k_ld: k.stride,
-            v: &v.data,
-            v_ld: v.stride,
-            sequences: &sequences,
-            key_rows: gathered.then_some(key_rows.as_slice()),
-        };
-        let ld = lent.stride;
-        let out = output(&mut lent, &attention.out);
-        packed_attention_f32(&self.pool, isa, &rows, out, ld, &mut scratch.f32_mut()[..room]);
-        self.give(lent);
-        self.scratch = scratch;
-        self.sequences = sequences;
-        self.key_rows = key_rows;
-        Ok(())
-    }
-
-    /// Attention by the plain kernel.
-    fn plain_attention(
-        &mut self,
-        context: Context<'_>,
-        attention: &Attention,
-        mask: &Place,
-    ) -> Result<()> {
-        let Target::F32(out) = &attention.out else {
-            return Err(context.fail("a mask that is neither 0 nor 1, in bytes"));
-        };
-        let inputs = [&attention.q, &attention.k, &attention.v, mask];
-        let inputs: Result<Vec<_>> =
-            inputs.into_iter().map(|place| self.tensor(context, place)).collect();
-        let made = ops::run(&context.program.graph, context.node, inputs?)?;
-        let mut lent = self.take(context, out)?;
-        let (stride, (_, width)) = (lent.stride, self.extents_of(out));
-        let made = made.first().and_then(|tensor| tensor.values::<f32>().ok());
-        let made = made.ok_or_else(|| context.fail("attention gave no float32"))?;
-        for (to, from) in lent.f32().chunks_mut(stride).zip(made.chunks(width)) {
-            to[..width].copy_from_slice(from);
-        }
-        self.give(lent);
-        Ok(())
-    }
-
     /// What a step took, and what it had to do.
     pub(super) fn time(&self, context: Context<'_>, step: &Step, seconds: f64) -> StepTime {
         let program = context.program;
@@ -596,7 +505,11 @@ impl Worker {
             Work::Attention(attention) => {
                 let pairs = |s: &Sequence| s.queries.len() * s.keys.len();
                 let pairs: usize = self.sequences.iter().map(pairs).sum();
-                ("attention".into(), 4.0 * (pairs * attention.heads * attention.size) as f64)
+                let kind = match attention.steps == OperandSteps::default() {
+                    true => "attention",
+                    false => "int8 attention",
+                };
+                (kind.into(), 4.0 * (pairs * attention.heads * attention.size) as f64)
             }
             Work::Embed(_) => ("embeddings".into(), 0.0),
             Work::LayerNorm { .. } => ("layer norm".into(), 0.0),
@@ -627,12 +540,15 @@ impl Worker {
     }
 }
 
+/// The end of a product whose rows are those from `first` on.
 fn epilogue<'a>(
     bias: &'a [f32],
     activation: Activation,
     sum: Option<&'a Rows<'_>>,
+    first: usize,
 ) -> Epilogue<'a> {
-    let residual = sum.map(|rows| Residual { x: &rows.data, ld: rows.stride });
+    let residual =
+        sum.map(|rows| Residual { x: &rows.data[first * rows.stride..], ld: rows.stride });
     Epilogue { bias: Some(bias), activation, residual }
 }
 
