@@ -94,6 +94,10 @@ pub fn lower_lookups(graph: &mut Graph) -> Result<Report> {
         formula.last(Op::Binary(Binary::Mul), &[rows, scales]);
         report.did("lower", graph.node(id).name.clone(), "bytes are looked up, then scaled");
     }
+    // Tables of numbers that nobody reads any more.
+    if !graph.outputs.is_empty() {
+        graph.prune();
+    }
     Ok(report)
 }
 
