@@ -9,6 +9,7 @@ mod graphs;
 mod int8;
 mod plan;
 pub mod python;
+mod questions;
 pub mod synthetic;
 mod word_pieces;
 
@@ -29,6 +30,8 @@ struct Peer {
     script: &'static str,
     requirements: Requirements,
     write: fn(&Task) -> Result<()>,
+    /// Looks at what the script has left, and says whether it is good.
+    judge: fn(&Task) -> Result<bool>,
     /// It runs graphs, and compares with what `goldens` made before it.
     graphs: bool,
     /// Not without `--full` or its name.
@@ -47,6 +50,7 @@ impl Peer {
             script,
             requirements,
             write: |_| Ok(()),
+            judge: |_| Ok(true),
             graphs: true,
             optional: false,
             megabytes: 450,
@@ -55,12 +59,13 @@ impl Peer {
 }
 
 /// In the order of running: those of one environment follow each other.
-const PEERS: [Peer; 10] = [
+const PEERS: [Peer; 11] = [
     Peer {
         name: "tokenizers",
         script: "word_pieces.py",
         requirements: TOKENIZERS,
         write: word_pieces::write,
+        judge: |_| Ok(true),
         graphs: false,
         optional: false,
         megabytes: 500,
@@ -70,6 +75,7 @@ const PEERS: [Peer; 10] = [
         script: "formats.py",
         requirements: TENSORFLOW,
         write: formats::write,
+        judge: |_| Ok(true),
         graphs: false,
         optional: false,
         megabytes: 500,
@@ -79,6 +85,7 @@ const PEERS: [Peer; 10] = [
         script: "goldens.py",
         requirements: TENSORFLOW,
         write: graphs::originals,
+        judge: |_| Ok(true),
         graphs: true,
         optional: false,
         megabytes: 700,
@@ -90,6 +97,7 @@ const PEERS: [Peer; 10] = [
         script: "int8_tensorflow.py",
         requirements: TENSORFLOW,
         write: int8::tensorflow,
+        judge: |_| Ok(true),
         graphs: false,
         optional: false,
         megabytes: 150,
@@ -101,6 +109,17 @@ const PEERS: [Peer; 10] = [
         script: "int8.py",
         requirements: ENGINES,
         write: int8::engines,
+        judge: |_| Ok(true),
+        graphs: false,
+        optional: false,
+        megabytes: 150,
+    },
+    Peer {
+        name: "questions",
+        script: "questions.py",
+        requirements: ENGINES,
+        write: questions::write,
+        judge: questions::judge,
         graphs: false,
         optional: false,
         megabytes: 150,
@@ -224,7 +243,7 @@ fn remove(folder: &Path) -> Result<()> {
     }
 }
 
-/// Writes, and has the script look at it.
+/// Writes, has the script look at it, and looks at what that has left.
 fn agrees(peer: &Peer, task: &Task, python: &Python) -> Result<bool> {
     remove(&task.out)?;
     fs::create_dir_all(&task.out)?;
@@ -238,7 +257,7 @@ fn agrees(peer: &Peer, task: &Task, python: &Python) -> Result<bool> {
         script.arg(format!("--model={}", model.name));
     }
     let status = script.status().with_context(|| format!("starting {script:?}"))?;
-    Ok(status.success())
+    Ok(status.success() && (peer.judge)(task)?)
 }
 
 /// The folder of originals beside the checkout. Without it most checks cannot run, which is said
