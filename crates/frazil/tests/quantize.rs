@@ -88,6 +88,25 @@ fn from_a_checkpoint_to_a_compiled_int8_model() {
             tensor["histogram"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).sum();
         assert_eq!(counted, tensor["count"].as_u64().unwrap());
     }
+    let page = fs::read_to_string(folder.join("int8.quantize/report.html")).unwrap();
+    for part in [
+        "The goal is met: f1 of 69.0909 or better.",
+        "Before and after",
+        "f1 against time of a run",
+        "by layer and product",
+        "layer 1",
+        "attention/self/query",
+        "What bytes stand for, of all that was seen",
+        "Histograms of layer 0",
+        "int8.quantize/recipe.yaml -o int8.frazil",
+        "no calibration data: 2 questions",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(
+        !page.contains("src=") && !page.contains("http-equiv=\"refresh"),
+        "it needs no network"
+    );
     // What was written answers like the f32 model does.
     let answers = |model: &Path| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_frazil"));
@@ -435,4 +454,103 @@ fn what_is_no_number_is_named() {
     let text = error.to_string();
     assert!(text.contains("inf at element") && text.contains("of batch 1"), "{text}");
     assert!(error.hint().unwrap().contains("healthy"), "{:?}", error.hint());
+}
+
+#[test]
+fn records_are_the_windows_of_their_questions() {
+    let Some(records) = shared("fixtures/squad/v1.1/eval.tf_record") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let with = |more: &[&str]| {
+        let mut command = quantize(folder);
+        command.arg("--evaluation").arg(&records).arg("--calibration").arg(&records);
+        command.args(["--max-drop", "5%", "-o", "int8.frazil"]).args(more);
+        run(&mut command)
+    };
+    let labels = asset("squad/dev-v1.1.json");
+    let labels = labels.to_str().unwrap();
+    let (code, out, err) = with(&["--labels", labels]);
+    assert_eq!(code, Some(0), "{out}{err}");
+    let report = report(folder, "int8.quantize");
+    let (on, of) = (&report["evaluated_on"], &report["calibrated_on"]);
+    assert_eq!((&on["examples"], &on["sequences"]), (&13.into(), &37.into()));
+    assert_eq!((&of["examples"], &of["sequences"]), (&0.into(), &37.into()));
+    let (code, _, err) = with(&[]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("has windows, but no answers") && err.contains("--labels"), "{err}");
+    let (code, _, err) = with(&["--labels", labels, "--max-query-length", "9"]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("is not the window that"), "{err}");
+}
+
+#[test]
+fn tune_squad_in_the_original_s_words() {
+    let (Some(model), Some(records)) = (
+        shared("fixtures/squad/lpot/bert_fp32_google_modeling.pb"),
+        shared("fixtures/squad/v1.1/eval.tf_record"),
+    ) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (labels, vocabulary) = (asset("squad/dev-v1.1.json"), asset("vocab.txt"));
+    let (records, labels) = (records.display(), labels.display());
+    let data = format!("bert: {{root: '{records}', label_file: '{labels}'}}");
+    let yaml = format!(
+        "{RECIPE_5}
+evaluation:
+  accuracy:
+    metric:
+      SquadF1:
+    dataloader:
+      batch_size: 4
+      dataset: {{{data}}}
+    postprocess:
+      transform:
+        SquadV1: {{label_file: '{labels}', vocab_file: '{}'}}
+  performance:
+    iteration: 3
+    configs:
+      kmp_blocktime: 1
+    dataloader:
+      batch_size: 2
+      dataset: {{{data}}}
+",
+        vocabulary.display()
+    );
+    fs::write(folder.join("bert.yaml"), yaml).unwrap();
+    let tune_squad = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_frazil"));
+        command.current_dir(folder).arg("tune_squad").args(["--doc_stride=32"]).args(words);
+        run(&mut command)
+    };
+    let input = format!("--input_model={}", model.display());
+    let (code, out, err) = tune_squad(&[&input, "--output_model=int8.frazil", "--tune"]);
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert!(err.contains("kmp_blocktime`: there is no OpenMP here"), "{err}");
+    assert!(err.contains("were taken out"), "not calibrated on what is evaluated: {err}");
+    assert!(out.contains("goal met"), "{out}");
+    for (mode, batch) in [("accuracy", 4), ("performance", 2)] {
+        let mode_flag = format!("--mode={mode}");
+        let words = ["--input_model=int8.frazil", "--benchmark", &mode_flag];
+        let (code, out, err) = tune_squad(&words);
+        assert_eq!(code, Some(0), "{out}{err}");
+        let lines: Vec<&str> = out.lines().collect();
+        assert_eq!(lines[..2], ["", &format!("{mode} mode benchmark result:")]);
+        match mode {
+            "accuracy" => assert_eq!(lines[2], "Accuracy is 69.231"),
+            _ => assert_eq!(lines[2], "Accuracy is not measured in this mode"),
+        }
+        assert_eq!(lines[3], format!("Batch size = {batch}"));
+        let number = |line: &str, before: &str, after: &str| {
+            let digits = line.strip_prefix(before).and_then(|line| line.strip_suffix(after));
+            digits.unwrap_or_else(|| panic!("{line}")).parse::<f64>().unwrap()
+        };
+        let latency = number(lines[4], "Latency: ", " ms");
+        let throughput = number(lines[5], "Throughput: ", " sequences/sec");
+        assert!((latency * throughput / 1000.0 - 1.0).abs() < 0.05, "{out}");
+    }
+    let (code, _, err) = tune_squad(&[&input]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("either `--tune` or `--benchmark`"), "{err}");
 }

@@ -317,7 +317,7 @@ impl Default for Config {
 impl Default for Quantization {
     fn default() -> Self {
         Self {
-            approach: Approach::Static,
+            approach: Approach::Auto,
             sampling_sizes: vec![100],
             dataloader: None,
             bias_correction: true,

@@ -76,7 +76,8 @@ fn graph_optimization(mut section: Section) -> Result<()> {
 }
 
 fn quantization(mut section: Section, notes: &mut Vec<Note>) -> Result<Quantization> {
-    let mut read = Quantization::default();
+    // The original's default.
+    let mut read = Quantization { approach: Approach::Static, ..Quantization::default() };
     if let Some(at) = section.take("approach") {
         read.approach = match at.one_of(&[
             ("post_training_static_quant", Some(Approach::Static)),

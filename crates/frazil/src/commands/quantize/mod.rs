@@ -137,7 +137,9 @@ struct SearchFlags {
 
 #[derive(clap::Args)]
 struct ByteFlags {
-    /// How inputs become bytes: static, dynamic (each row by its own range) or auto
+    /// How inputs of linear layers become bytes: static, dynamic (each row by its own range) or auto
+    /// (static if that is good enough) [default: what the configuration says; without one, auto, or
+    /// static if a file is for another engine]
     #[arg(long, value_name = "HOW", value_parser = approach)]
     activations: Option<Approach>,
     /// Scales of weights: per-channel or per-tensor [default: per-channel]
@@ -272,6 +274,11 @@ impl Args {
         options.data.seed = tuning.random_seed;
         set(&mut options.data.calibration_size, self.data.calibration_size);
         let quantization = &mut config.quantization;
+        let ours = |output: &Output| output.target == Target::Compiled;
+        if self.tuning.is_none() && !options.outputs.iter().all(ours) {
+            // No other engine multiplies bytes whose range each row finds for itself.
+            quantization.approach = Approach::Static;
+        }
         set(&mut quantization.approach, bytes.activations);
         quantization.bias_correction &= !bytes.no_bias_correction;
         if let Some(alpha) = bytes.smooth {

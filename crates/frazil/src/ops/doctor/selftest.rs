@@ -7,7 +7,9 @@
 use std::time::Instant;
 
 use frazil_kernels::Isa;
-use frazil_kernels::attention::{PackedAttention, Sequence, packed_attention_f32, scratch_len};
+use frazil_kernels::attention::{
+    OperandSteps, PackedAttention, Sequence, packed_attention_f32, scratch_len,
+};
 use frazil_kernels::embed::{EmbedNorm, Table, embed_norm_f32};
 use frazil_kernels::gemm::{self, Activation, Columns, Epilogue, Orientation, Output, Residual};
 use frazil_kernels::norm::{Affine, LayerNorm, fused_layer_norm_f32};
@@ -158,7 +160,7 @@ fn attention(pool: &Pool, isa: Isa) -> Vec<f32> {
         heads,
         size,
         scale: 0.2,
-        steps: None,
+        steps: OperandSteps::default(),
         q: &q,
         q_ld: ld,
         k: &k,

@@ -118,19 +118,19 @@ impl Settings {
         let algorithms = named(
             &model.activation.algorithm,
             wishes().map(|wish| &wish.activation.algorithm),
+            // Rare large numbers matter in BERTs: the more is cut off, the later it is tried.
             &[
-                Algorithm::MinMax,
                 Algorithm::Mse,
-                Algorithm::Percentile(99.99),
+                Algorithm::MinMax,
                 Algorithm::MovingAverage,
+                Algorithm::Percentile(99.99),
                 Algorithm::Kl,
             ],
         );
-        let still = algorithms.into_iter().map(Activation::Static);
-        let mut activations: Vec<Activation> = still.chain([Activation::Dynamic]).collect();
-        if asked.approach == Approach::Dynamic {
-            activations.rotate_right(1);
-        }
+        let mut activations: Vec<Activation> =
+            algorithms.into_iter().map(Activation::Static).collect();
+        let place = if asked.approach == Approach::Dynamic { 0 } else { 1 };
+        activations.insert(place.min(activations.len()), Activation::Dynamic);
         Self {
             activations,
             granularities: named(

@@ -2,11 +2,9 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::rc::Rc;
 
 use super::evaluate::Evaluation;
-use super::write::{self, Output, Target};
-use crate::ops::text_model::TextGraph;
+use super::write::{Output, Source, Target};
 use crate::{Error, Result};
 
 /// Where the path of the model goes in a command line.
@@ -24,14 +22,14 @@ pub struct EvalCommand {
 }
 
 impl EvalCommand {
-    pub(super) fn evaluation(&self, text: &Rc<TextGraph>, model: &Path) -> Evaluation<'static> {
-        let (command, text, model) = (self.clone(), Rc::clone(text), model.to_path_buf());
+    pub(super) fn evaluation(&self, source: Source) -> Evaluation<'static> {
+        let command = self.clone();
         Evaluation::Whole(Box::new(move |candidate| {
             let folder = tempfile::tempdir()
                 .map_err(|source| Error::Read { path: std::env::temp_dir(), source })?;
             let path = folder.path().join(command.target.file_name());
             let output = Output { path: path.clone(), target: command.target };
-            write::graph(&text, &model, candidate.graph, &output)?;
+            source.write(candidate.graph, None, &output)?;
             command.run(&path)
         }))
     }

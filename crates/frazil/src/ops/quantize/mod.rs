@@ -9,7 +9,7 @@
 //!   a configuration says of them;
 //! - `calibrate`, `grids`: what was seen, and the numbers of bytes that follow;
 //! - `choices`: what each operation can be; `subject`: how good and how fast the model is then;
-//! - [`report`], [`mod@write`]: what is left behind; [`benchmark`]: any model, measured.
+//! - [`report`], [`html`], [`mod@write`]: what is left behind; [`benchmark`]: any model, measured.
 //!
 //! How configurations are searched is the business of [`frazil_tune`], how a graph with bytes is run
 //! that of the engine.
@@ -21,6 +21,7 @@ pub mod command;
 pub mod data;
 mod evaluate;
 mod grids;
+pub mod html;
 pub mod report;
 mod subject;
 pub mod write;
@@ -290,7 +291,8 @@ pub fn quantize(path: &Path, options: &Options, on_event: OnEvent<'_>) -> Result
     let (evaluation, metric, evaluated_by) = match (&options.eval_command, data.examples) {
         (Some(command), _) => {
             let metric = Metric { name: "score".into(), point: 1.0 };
-            (command.evaluation(&text, path), metric, command.line.clone())
+            let source = write::Source::new(path, &text, &options.model.graph);
+            (command.evaluation(source), metric, command.line.clone())
         }
         (None, Some(examples)) => {
             let of = data.evaluated_on.as_ref().map(|origin| origin.path.clone());
@@ -336,8 +338,9 @@ pub fn quantize(path: &Path, options: &Options, on_event: OnEvent<'_>) -> Result
     report.evaluated_on = data.evaluated_on;
     report.notes = notes;
     yaml::with_data(&mut search.config, task, &options.data);
+    let source = write::Source::new(path, &text, &options.model.graph);
     let outputs = write::Outputs { files: &options.outputs, search: &search };
-    write::all(&text, &tuned.graph, &tuned.recipe, outputs, &mut report, on_event)?;
+    write::all(&source, &tuned.graph, &tuned.recipe, outputs, &mut report, on_event)?;
     report.seconds = started.elapsed().as_secs_f64();
     report::write(&report, options.search.workspace.as_deref())?;
     Ok(report)
@@ -352,7 +355,7 @@ pub fn follow(
 ) -> Result<Vec<write::Written>> {
     let told = recipe.task.as_deref().and_then(|task| task.parse().ok());
     let task = options.task.or(told).ok_or_else(no_task)?;
-    let text = TextGraph::open(path, &task.want(), &options.model)?;
+    let text = Rc::new(TextGraph::open(path, &task.want(), &options.model)?);
     text.notes().iter().for_each(|note| on_event(Doing::Note(note)));
     let found = identity(text.graph())?;
     if found != recipe.model {
@@ -367,10 +370,11 @@ pub fn follow(
     }
     let mut graph = text.graph().clone();
     frazil_graph::pass::quantize(&mut graph, &recipe.grids)?;
+    let source = write::Source::new(path, &text, &options.model.graph);
     let mut written = Vec::new();
     for output in &options.outputs {
         on_event(Doing::Writing(&output.path));
-        written.extend(write::graph(&text, path, &graph, output)?);
+        written.extend(source.write(&graph, Some(&recipe.grids), output)?);
     }
     Ok(written)
 }

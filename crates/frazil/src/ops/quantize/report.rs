@@ -312,13 +312,14 @@ fn range(
     }))
 }
 
-/// Writes `report.json`.
+/// Writes `report.json` and `report.html`.
 pub(super) fn write(report: &Report, workspace: Option<&Path>) -> Result<()> {
     let Some(folder) = workspace else { return Ok(()) };
     let json = serde_json::to_vec_pretty(report);
     let mut json = json.expect("a report has nothing that JSON lacks");
     json.push(b'\n');
-    Ok(frazil_tensor::file::write(folder.join("report.json"), &json)?)
+    frazil_tensor::file::write(folder.join("report.json"), &json)?;
+    super::html::page(report).write(folder.join("report.html"))
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use frazil_graph::Graph;
 use frazil_graph::pass::quantize::{Grids, quantize, sites};
+use frazil_graph::{Graph, Op};
 use frazil_runtime::{Engine, EngineOptions, Inputs};
 use frazil_tensor::{DType, Tensor};
 use frazil_tune::config::Quantization;
-use frazil_tune::{Configuration, Error as TuneError, Extent, Measured, Op, Subject};
+use frazil_tune::{Configuration, Error as TuneError, Extent, Measured, Subject};
 
 use super::choices::{self, Kinds, Workload};
 use super::evaluate::{Candidate, Evaluation, Outcome, paired_difference};
@@ -20,8 +20,8 @@ use crate::{Error, Result};
 const ROUNDS: (usize, usize) = (3, 15);
 /// Seconds after which no more are begun.
 const TIMING: f64 = 1.0;
-/// Batches of the calibration data on which operations are tried alone.
-const ALONE: usize = 1;
+/// Sequences of the calibration data on which operations are tried alone.
+const ALONE: usize = 8;
 
 /// A model whose parts the user gives.
 pub struct Given<'a> {
@@ -45,12 +45,14 @@ pub(super) struct Model<'a> {
     options: EngineOptions,
     batches: Vec<Inputs>,
     pub calibrated: Calibrated,
-    ops: Vec<Op>,
+    ops: Vec<frazil_tune::Op>,
     baseline: Engine,
     evaluation: Evaluation<'a>,
     /// Examples of the subset; none if a subset makes no sense.
     subset: Vec<usize>,
     seed: u64,
+    /// Whether the graph takes one batch size only.
+    is_fixed: bool,
     base: Option<f64>,
     /// What became of examples in f32, as far as that was asked.
     base_outcomes: HashMap<usize, Outcome>,
@@ -98,6 +100,13 @@ impl<'a> Model<'a> {
             }
             _ => Vec::new(),
         };
+        let is_fixed = graph.inputs.iter().any(|port| match graph.op(port.value) {
+            Op::Input(input) | Op::InputWithDefault(input) => {
+                let first = input.dims.as_ref().and_then(|dims| dims.first());
+                first.is_some_and(|batch| batch.as_known().is_some())
+            }
+            _ => false,
+        });
         Ok(Self {
             graph,
             options,
@@ -108,6 +117,7 @@ impl<'a> Model<'a> {
             evaluation,
             subset,
             seed,
+            is_fixed,
             base: None,
             base_outcomes: HashMap::new(),
             last: None,
@@ -197,15 +207,17 @@ impl<'a> Model<'a> {
         Ok((median(these), median(those)))
     }
 
-    /// What the model says to the first batches.
+    /// What the model says to the first sequences.
     fn said(&self, engine: &Engine) -> Result<Vec<Vec<f32>>> {
-        let mut all = Vec::new();
-        for inputs in self.batches.iter().take(ALONE) {
-            for (_, tensor) in engine.run(inputs)?.outputs {
-                all.push(numbers(&tensor)?);
-            }
+        let mut inputs = Inputs::new();
+        for (name, tensor) in &self.batches[0] {
+            // A graph may have a batch size of its own.
+            let all = tensor.shape().first().is_none_or(|&rows| rows <= ALONE) || self.is_fixed;
+            let some = if all { tensor.clone() } else { tensor.head(ALONE)? };
+            inputs.insert(name.clone(), some);
         }
-        Ok(all)
+        let outputs = engine.run(&inputs)?.outputs;
+        outputs.iter().map(|(_, tensor)| numbers(tensor)).collect()
     }
 
     fn alone(&mut self, configuration: &Configuration) -> Result<Vec<(String, f64)>> {
@@ -295,7 +307,7 @@ fn median(mut times: Vec<f64>) -> f64 {
 }
 
 impl Subject for Model<'_> {
-    fn ops(&self) -> &[Op] {
+    fn ops(&self) -> &[frazil_tune::Op] {
         &self.ops
     }
 

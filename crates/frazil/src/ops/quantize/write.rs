@@ -1,10 +1,12 @@
 //! What is left behind: the model in one or several forms, a recipe, and what is needed to deploy it.
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::str::FromStr;
 use std::time::Instant;
 
-use frazil_graph::Graph;
+use frazil_graph::pass::quantize::{Grids, quantize};
+use frazil_graph::{Graph, Op};
 use frazil_kernels::Isa;
 use frazil_tune::Recipe;
 use serde::Serialize;
@@ -12,7 +14,7 @@ use serde::Serialize;
 use super::{Doing, OnEvent, Report, Search};
 use crate::ops::text_model::TextGraph;
 use crate::ops::{compile, convert};
-use crate::source::{Need, OpenedGraph, locate};
+use crate::source::{GraphOptions, Kind, Need, OpenedGraph, load_graph, locate};
 use crate::{Error, Result};
 
 /// As what a model is written.
@@ -100,7 +102,7 @@ pub(super) struct Outputs<'a> {
 
 /// Writes the best model, its recipe, and what deploys it.
 pub(super) fn all(
-    text: &TextGraph,
+    source: &Source,
     best: &Graph,
     recipe: &Recipe,
     wanted: Outputs<'_>,
@@ -115,7 +117,7 @@ pub(super) fn all(
     }
     for output in &outputs {
         on_event(Doing::Writing(&output.path));
-        report.outputs.extend(graph(text, &report.model, best, output)?);
+        report.outputs.extend(source.write(best, Some(&recipe.grids), output)?);
     }
     if let Some(folder) = workspace {
         let path = folder.join("recipe.yaml");
@@ -127,41 +129,73 @@ pub(super) fn all(
     Ok(())
 }
 
-/// Writes a graph. `model` is where it came from.
-pub(super) fn graph(
-    text: &TextGraph,
-    model: &Path,
-    graph: &Graph,
-    output: &Output,
-) -> Result<Vec<Written>> {
-    let to = match output.target {
-        Target::Compiled => {
-            let bytes = compile::store(graph, &output.path, &[Isa::detect()])?.bytes;
-            let (path, target) = (output.path.clone(), Some(output.target));
-            return Ok(vec![Written { path, bytes, target }]);
+/// Where a model came from.
+#[derive(Clone)]
+pub(super) struct Source {
+    path: PathBuf,
+    text: Rc<TextGraph>,
+    options: GraphOptions,
+}
+
+impl Source {
+    pub fn new(path: &Path, text: &Rc<TextGraph>, options: &GraphOptions) -> Self {
+        Self { path: path.to_path_buf(), text: Rc::clone(text), options: options.clone() }
+    }
+
+    /// Writes a graph that came from here; with the numbers that made it, TensorFlow's graphs keep
+    /// what feeds them.
+    pub fn write(
+        &self,
+        graph: &Graph,
+        grids: Option<&Grids>,
+        output: &Output,
+    ) -> Result<Vec<Written>> {
+        let to = match output.target {
+            Target::Compiled => {
+                let bytes = compile::store(graph, &output.path, &[Isa::detect()])?.bytes;
+                let (path, target) = (output.path.clone(), Some(output.target));
+                return Ok(vec![Written { path, bytes, target }]);
+            }
+            Target::Onnx => convert::Target::Onnx,
+            Target::Openvino => convert::Target::Openvino,
+            Target::Tf => convert::Target::Tf,
+        };
+        let located = match self.text.located() {
+            Some(located) => located.clone(),
+            None => locate(&self.path, Need::Names)?,
+        };
+        let whole = match (output.target, grids) {
+            (Target::Tf, Some(grids)) if located.kind == Kind::Graph => self.whole(grids)?,
+            _ => None,
+        };
+        let mut opened = OpenedGraph {
+            located,
+            graph: whole.unwrap_or_else(|| graph.clone()),
+            config: None,
+            bounds: Default::default(),
+            passes: Default::default(),
+            notes: Vec::new(),
+        };
+        let options = convert::Options::new(to);
+        convert::prepare(&mut opened, &options)?;
+        let report = convert::write(opened, &output.path, &options, Instant::now())?;
+        let written = |(at, file): (usize, convert::Written)| Written {
+            path: file.path,
+            bytes: file.bytes,
+            target: (at == 0).then_some(output.target),
+        };
+        Ok(report.files.into_iter().enumerate().map(written).collect())
+    }
+
+    /// The graph as it was, with bytes in it, if it is fed by an iterator: whoever feeds it goes on
+    /// to do so.
+    fn whole(&self, grids: &Grids) -> Result<Option<Graph>> {
+        let mut graph = load_graph(&self.path, &self.options)?;
+        let iterates = |op: &Op| matches!(op, Op::Foreign(op) if op.op == "IteratorGetNext");
+        if !graph.nodes().any(|(_, node)| iterates(&node.op)) {
+            return Ok(None);
         }
-        Target::Onnx => convert::Target::Onnx,
-        Target::Openvino => convert::Target::Openvino,
-        Target::Tf => convert::Target::Tf,
-    };
-    let located = match text.located() {
-        Some(located) => located.clone(),
-        None => locate(model, Need::Names)?,
-    };
-    let mut opened = OpenedGraph {
-        located,
-        graph: graph.clone(),
-        config: None,
-        bounds: Default::default(),
-        passes: Default::default(),
-        notes: Vec::new(),
-    };
-    let options = convert::Options::new(to);
-    convert::prepare(&mut opened, &options)?;
-    let report = convert::write(opened, &output.path, &options, Instant::now())?;
-    let target = |at: usize| (at == 0).then_some(output.target);
-    let files = report.files.into_iter().enumerate();
-    Ok(files
-        .map(|(at, file)| Written { path: file.path, bytes: file.bytes, target: target(at) })
-        .collect())
+        quantize(&mut graph, grids)?;
+        Ok(Some(graph))
+    }
 }
