@@ -121,7 +121,7 @@ const PEERS: [Peer; 11] = [
         write: questions::write,
         judge: questions::judge,
         graphs: false,
-        optional: false,
+        optional: true,
         megabytes: 150,
     },
     Peer { optional: true, ..Peer::engine("pytorch", "graphs_pytorch.py", PYTORCH) },

@@ -109,8 +109,8 @@ mod tests {
             steps.iter().filter(|s| s.last_of_round).map(|s| s.peer.name).collect();
         let environments: Vec<&str> =
             steps.iter().filter(|s| s.last_of_environment).map(|s| s.peer.name).collect();
-        assert_eq!(rounds, ["questions"]);
-        assert_eq!(environments, ["tokenizers", "int8_tensorflow", "questions"]);
+        assert_eq!(rounds, ["int8"]);
+        assert_eq!(environments, ["tokenizers", "int8_tensorflow", "int8"]);
     }
 
     #[test]
