@@ -2,9 +2,7 @@
 //!
 //! 1. The whole model as it is most wanted, on a subset; if that is not good enough, other settings
 //!    for the whole model too, and the best is kept.
-//! 2. What each operation does alone to the final logits, from one run. Where no setting was good
-//!    enough for all, this is done for the best few of them, and each operation gets the setting that
-//!    suits it.
+//! 2. Once: what each operation does alone to the final logits, from one run.
 //! 3. Operations in the order of damage per microsecond that bytes save there. Falling back the
 //!    first `k` of them is a ladder from all in bytes (`k = 0`) to nothing: the fewest that meet the
 //!    goal are found by halving. The first guess is better than the middle: damages add up, so the
@@ -23,12 +21,9 @@ const CAUTION: f64 = 0.8;
 /// Savings that are not worth an evaluation, as a share of all savings.
 const NEGLIGIBLE: f64 = 0.01;
 
-/// Settings for the whole model of which each operation may choose.
-const MIXED: usize = 3;
-
 pub(super) fn run(trials: &mut Trials<'_>) -> Result<Stop, Halt> {
-    let profiles = try_profiles(trials)?;
-    let (whole, damage) = mix(trials, profiles)?;
+    let whole = choose_profile(trials)?;
+    let damage: BTreeMap<String, f64> = trials.damage(&whole)?.into_iter().collect();
     let ladder = Ladder::new(trials, whole, &damage);
     let (passed, measured) = try_rung(trials, &ladder, 0)?;
     if passed {
@@ -60,62 +55,27 @@ pub(super) fn run(trials: &mut Trials<'_>) -> Result<Stop, Halt> {
     Ok(if met { Stop::GoalMet } else { Stop::Exhausted })
 }
 
-/// The most wanted settings for the whole model, and others if a subset says that they are not good
-/// enough: the best first.
-fn try_profiles(trials: &mut Trials<'_>) -> Result<Vec<(Configuration, Measured)>, Halt> {
-    let mut tried: Vec<(Configuration, Measured)> = Vec::new();
-    for profile in trials.space.profiles().into_iter().filter(|p| p.int8_ops() > 0) {
+/// The most wanted settings for the whole model, or others if a subset says they are better.
+fn choose_profile(trials: &mut Trials<'_>) -> Result<Configuration, Halt> {
+    let mut profiles = trials.space.profiles().into_iter().filter(|p| p.int8_ops() > 0);
+    let Some(mut chosen) = profiles.next() else {
+        return Err(Halt::Stop(Stop::Exhausted));
+    };
+    let measured = trials.subset(&chosen)?;
+    if trials.met(&measured) {
+        return Ok(chosen);
+    }
+    let mut loss = trials.loss(&measured);
+    for profile in profiles {
         let measured = trials.subset(&profile)?;
-        tried.push((profile, measured));
+        if trials.loss(&measured) < loss {
+            (chosen, loss) = (profile, trials.loss(&measured));
+        }
         if trials.met(&measured) {
             break;
         }
     }
-    if tried.is_empty() {
-        return Err(Halt::Stop(Stop::Exhausted));
-    }
-    // Stable: of equals the more wanted one.
-    tried.sort_by(|a, b| trials.loss(&a.1).total_cmp(&trials.loss(&b.1)));
-    Ok(tried)
-}
-
-/// The best settings for the whole model, or each operation as it suits it if that is better; and
-/// what each then does alone.
-fn mix(
-    trials: &mut Trials<'_>,
-    tried: Vec<(Configuration, Measured)>,
-) -> Result<(Configuration, BTreeMap<String, f64>), Halt> {
-    let (best, measured) = tried[0].clone();
-    let alone: BTreeMap<String, f64> = trials.damage(&best)?.into_iter().collect();
-    if trials.met(&measured) {
-        return Ok((best, alone));
-    }
-    let (mut mixed, mut least) = (best.clone(), alone.clone());
-    // A migration is of the whole model.
-    let same = |(other, _): &&(Configuration, Measured)| other.migration == best.migration;
-    for (other, _) in tried.iter().skip(1).filter(same).take(MIXED - 1) {
-        for (name, damage) in trials.damage(other)? {
-            let known = least.entry(name.clone()).or_insert(f64::INFINITY);
-            if damage < *known {
-                *known = damage;
-                mixed.ops.insert(name.clone(), other.ops[&name]);
-            }
-        }
-    }
-    if mixed == best {
-        return Ok((best, alone));
-    }
-    let found = trials.subset(&mixed)?;
-    match trials.loss(&found) < trials.loss(&measured) {
-        true => {
-            trials.report_damage(&least);
-            Ok((mixed, least))
-        }
-        false => {
-            trials.report_damage(&alone);
-            Ok((best, alone))
-        }
-    }
+    Ok(chosen)
 }
 
 /// Is it good enough on the full set? And what it is worth, as far as it was measured.

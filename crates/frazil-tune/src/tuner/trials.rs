@@ -1,6 +1,6 @@
 //! The trials so far, and the rules by which a search ends.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -216,11 +216,6 @@ impl<'a> Trials<'a> {
         self.damage = damage.clone();
         self.tell(&Event::Damage(&damage))?;
         Ok(damage)
-    }
-
-    /// What each operation of the model does that is searched on from.
-    pub(crate) fn report_damage(&mut self, damage: &BTreeMap<String, f64>) {
-        self.damage = damage.iter().map(|(name, damage)| (name.clone(), *damage)).collect();
     }
 
     /// Is the goal met, if this is the truth?
