@@ -9,7 +9,9 @@ use frazil_bert::glue::{ReadOptions, Split, Task};
 use frazil_bert::rows::OnBadRow;
 use frazil_train::run::Go;
 
-use super::{Event, Judge, Model, Prepared, Report, Schedule, Trained, finetune, open_model};
+use super::{
+    Event, Judge, Model, Prepared, Report, Schedule, Trained, finetune, open_model, train_only,
+};
 use crate::ops::run_classifier;
 use crate::{Error, Result};
 
@@ -48,12 +50,7 @@ pub fn classifier(options: &Options, watch: &mut dyn FnMut(Event<'_>)) -> Result
 
 /// Trains only.
 pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Result<Trained> {
-    let mut notes = Vec::new();
-    let prepared = prepare(options, &mut |note| notes.push(note))?;
-    for note in notes {
-        watch(Event::Note(note))?;
-    }
-    super::train_on(&prepared, &options.model, &options.schedule, watch)
+    train_only(|note| prepare(options, note), &options.model, &options.schedule, watch)
 }
 
 /// Reads and checks the data, and writes `train.tf_record`.

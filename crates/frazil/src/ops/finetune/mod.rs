@@ -173,8 +173,23 @@ pub(crate) fn make_folder(folder: &Path) -> Result<()> {
     Ok(std::fs::create_dir_all(folder).map_err(failed)?)
 }
 
+/// Makes the data ready and trains on them.
+fn train_only(
+    prepare: impl FnOnce(&mut dyn FnMut(String)) -> Result<Prepared>,
+    model: &Model,
+    schedule: &Schedule,
+    watch: &mut dyn FnMut(Event<'_>) -> Result<Go>,
+) -> Result<Trained> {
+    let mut notes = Vec::new();
+    let prepared = prepare(&mut |note| notes.push(note))?;
+    for note in notes {
+        watch(Event::Note(note))?;
+    }
+    train_on(&prepared, model, schedule, watch)
+}
+
 /// Trains on what is ready.
-pub(crate) fn train_on(
+fn train_on(
     prepared: &Prepared,
     model: &Model,
     schedule: &Schedule,

@@ -13,7 +13,9 @@ use frazil_bert::squad::{
 use frazil_bert::tokenizer::Casing;
 use frazil_train::run::Go;
 
-use super::{Event, Judge, Model, Prepared, Report, Schedule, Trained, finetune, open_model};
+use super::{
+    Event, Judge, Model, Prepared, Report, Schedule, Trained, finetune, open_model, train_only,
+};
 use crate::Result;
 use crate::ops::predict::answer::{self, Answerer, Questions};
 use crate::ops::text_model;
@@ -59,12 +61,7 @@ pub fn squad(options: &Options, watch: &mut dyn FnMut(Event<'_>)) -> Result<Repo
 
 /// Trains only.
 pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Result<Trained> {
-    let mut notes = Vec::new();
-    let prepared = prepare(options, &mut |note| notes.push(note))?;
-    for note in notes {
-        watch(Event::Note(note))?;
-    }
-    super::train_on(&prepared, &options.model, &options.schedule, watch)
+    train_only(|note| prepare(options, note), &options.model, &options.schedule, watch)
 }
 
 /// Reads and checks the data, and writes `train.tf_record`.
