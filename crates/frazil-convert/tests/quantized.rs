@@ -111,7 +111,7 @@ fn in_bytes(input: Steps, per_channel: bool) -> Graph {
     {
         let kernel = graph.find_value(&format!("{name}/kernel")).unwrap();
         let kernel = graph.op(kernel).as_const().unwrap();
-        let mut scales = channel_scales(kernel, transposed).unwrap();
+        let mut scales = channel_scales(kernel, transposed, 127).unwrap();
         if !per_channel {
             scales = vec![scales.into_iter().fold(0.0, f32::max)];
         }

@@ -126,6 +126,9 @@ pub struct Configuration {
     pub bias_correction: bool,
     /// The share of the inputs' outliers that the weights take over (SmoothQuant's alpha).
     pub migration: Option<f32>,
+    /// The largest byte of a weight where that is not 127.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub largest: Option<u8>,
 }
 
 impl Configuration {

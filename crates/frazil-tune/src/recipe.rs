@@ -45,6 +45,8 @@ struct Text {
     made_from: Vec<String>,
     bias_correction: bool,
     migration: Option<f32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    largest: Option<u8>,
     linears: BTreeMap<String, Linear>,
     attentions: BTreeMap<String, Attention>,
     tables: BTreeMap<String, Choice>,
@@ -116,7 +118,7 @@ impl Recipe {
     }
 
     fn from_text(read: Text) -> Result<Self> {
-        let Text { model, task, made_from, bias_correction, migration, .. } = read;
+        let Text { model, task, made_from, bias_correction, migration, largest, .. } = read;
         let mut ops: BTreeMap<String, Choice> =
             read.f32.into_iter().map(|name| (name, Choice::F32)).collect();
         let mut grids = Grids::default();
@@ -144,7 +146,7 @@ impl Recipe {
         }
         grids.tables.extend(read.tables.keys().cloned());
         ops.extend(read.tables);
-        let configuration = Configuration { ops, bias_correction, migration };
+        let configuration = Configuration { ops, bias_correction, migration, largest };
         Ok(Self { model, task, made_from, configuration, grids })
     }
 
@@ -181,6 +183,7 @@ impl Recipe {
             made_from: self.made_from.clone(),
             bias_correction: self.configuration.bias_correction,
             migration: self.configuration.migration,
+            largest: self.configuration.largest,
             linears: self.grids.linears.iter().map(linear).collect(),
             attentions: self.grids.attentions.iter().map(attention).collect(),
             tables: self.grids.tables.iter().map(|name| (name.clone(), choice(name))).collect(),
@@ -246,7 +249,8 @@ mod tests {
         let attention = AttentionGrid { q: (0.013_456_79, 3), k: 1.0 / 7.0, v: 3e-5 };
         grids.attentions.insert("layer_1/scores".into(), attention);
         grids.tables.insert("words".into());
-        let configuration = Configuration { ops, bias_correction: true, migration: Some(0.55) };
+        let configuration =
+            Configuration { ops, bias_correction: true, migration: Some(0.55), largest: Some(63) };
         let made_from = vec!["100 windows of `a: b.json`".into()];
         Recipe { model: "00e7".into(), task: Some("SQuAD".into()), made_from, configuration, grids }
     }

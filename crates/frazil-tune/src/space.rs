@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use crate::choice::{Activation, Choice, Configuration, Op, OpKind, Precision};
 use crate::config::{Approach, Note, Part, Quantization, Wish};
 use crate::error::{Error, Result};
+use crate::weights::FULL;
 
 /// Whole-model settings that `sensitivity` compares at most.
 const MOST_PROFILES: usize = 6;
@@ -22,6 +23,8 @@ pub struct Space {
     pub bias_correction: bool,
     /// Settings of migration, the most wanted first: never nothing.
     pub migrations: Vec<Option<f32>>,
+    /// The largest byte of a weight where that is not 127.
+    pub largest: Option<u8>,
     /// Wishes that could not be fulfilled.
     pub notes: Vec<Note>,
 }
@@ -39,6 +42,7 @@ impl Space {
             ops: ops.iter().filter(|op| !op.choices.is_empty()).cloned().collect(),
             bias_correction: asked.bias_correction,
             migrations: vec![asked.migration],
+            largest: asked.model_wise.weight.largest.filter(|&largest| largest != FULL),
             notes: Vec::new(),
         };
         space.narrow("quantization.approach", 0, |op, choice| {
@@ -123,6 +127,7 @@ impl Space {
             ops: ops.map(|(op, &place)| (op.name.clone(), op.choices[place])).collect(),
             bias_correction: self.bias_correction,
             migration,
+            largest: self.largest,
         }
     }
 

@@ -68,7 +68,11 @@ impl Weight<'_> {
     }
 }
 
-/// `[n]` or `[1]`: what a step of one stands for. Where all is 0, it is 1.
+/// The largest byte of a weight, of either sign.
+pub const FULL: u8 = 127;
+
+/// `[n]` or `[1]`: what a step of one stands for, so that bytes go up to `largest`: 127, or less, which
+/// CPUs without VNNI multiply faster. Where all is 0, it is any.
 ///
 /// # Errors
 /// If the weight is not `k` by `n` finite numbers.
@@ -76,15 +80,15 @@ pub fn scales(
     weight: &Weight<'_>,
     granularity: Granularity,
     algorithm: Algorithm,
+    largest: u8,
 ) -> Result<Vec<f32>> {
     weight.check()?;
+    let coarser = f32::from(FULL) / f32::from(largest.clamp(1, FULL));
     let of = |values: &[f32]| match algorithm {
-        Algorithm::Mse => Ok(least_squares(values)),
-        Algorithm::MinMax => {
-            Ok(symmetric_scale(values.iter().fold(0.0, |most, value| value.abs().max(most))))
-        }
+        Algorithm::Mse => Ok(least_squares(values, coarser)),
+        Algorithm::MinMax => Ok(minmax(values) * coarser),
         other if values.is_empty() => symmetric_of(weight.name, &[0.0], other),
-        other => symmetric_of(weight.name, values, other),
+        other => Ok(symmetric_of(weight.name, values, other)? * coarser),
     };
     match granularity {
         Granularity::Tensor => Ok(vec![of(weight.data)?]),
@@ -97,9 +101,14 @@ pub fn scales(
     }
 }
 
-/// The scale with the least squared error.
-fn least_squares(values: &[f32]) -> f32 {
-    let all = symmetric_scale(values.iter().fold(0.0, |most, value| value.abs().max(most)));
+/// The scale that reaches the largest number.
+fn minmax(values: &[f32]) -> f32 {
+    symmetric_scale(values.iter().fold(0.0, |most, value| value.abs().max(most)))
+}
+
+/// The scale with the least squared error, of steps that many times as coarse as they could be.
+fn least_squares(values: &[f32], coarser: f32) -> f32 {
+    let (all, most) = (minmax(values) * coarser, (f32::from(FULL) / coarser).round());
     let mut best = (f64::INFINITY, all);
     for candidate in 0..CANDIDATES {
         let scale = all * (1.0 - candidate as f32 / 100.0);
@@ -113,7 +122,7 @@ fn least_squares(values: &[f32]) -> f32 {
                 .iter()
                 .map(|&value| {
                     let off =
-                        value - (value * inverse).round_ties_even().clamp(-127.0, 127.0) * scale;
+                        value - (value * inverse).round_ties_even().clamp(-most, most) * scale;
                     off * off
                 })
                 .sum();
@@ -263,8 +272,8 @@ mod tests {
         let means = random(k, 1, 2);
         for granularity in [Granularity::Channel, Granularity::Tensor] {
             for algorithm in [Algorithm::MinMax, Algorithm::Mse, Algorithm::Kl] {
-                let found = scales(&plain, granularity, algorithm).unwrap();
-                let same = scales(&other, granularity, algorithm).unwrap();
+                let found = scales(&plain, granularity, algorithm, FULL).unwrap();
+                let same = scales(&other, granularity, algorithm, FULL).unwrap();
                 // A sum of squares over the whole has another order.
                 for (a, b) in found.iter().zip(&same) {
                     assert!((a - b).abs() <= 0.02 * a, "{granularity:?} {algorithm}: {a} {b}");
@@ -293,7 +302,7 @@ mod tests {
         }
         data[5] = 9.0;
         let weight = Weight { name: "w", data: &data, k, n, transposed: false };
-        let of = |g, a| loss(&weight, &scales(&weight, g, a).unwrap());
+        let of = |g, a| loss(&weight, &scales(&weight, g, a, FULL).unwrap());
         let channel = of(Granularity::Channel, Algorithm::MinMax);
         assert!(channel < of(Granularity::Tensor, Algorithm::MinMax));
         assert!(of(Granularity::Channel, Algorithm::Mse) <= channel);
@@ -303,12 +312,12 @@ mod tests {
     fn bytes_round_halves_to_even_and_keep_their_limits() {
         let data = [127.0, 0.5, 1.5, -2.5, -127.0, 63.49];
         let weight = Weight { name: "w", data: &data, k: 6, n: 1, transposed: false };
-        assert_eq!(scales(&weight, Granularity::Channel, Algorithm::MinMax).unwrap(), [1.0]);
+        assert_eq!(scales(&weight, Granularity::Channel, Algorithm::MinMax, FULL).unwrap(), [1.0]);
         assert_eq!(quantize(&weight, &[1.0]).unwrap(), [127, 0, 2, -2, -127, 63]);
         assert_eq!(quantize(&weight, &[0.5]).unwrap()[0], 127, "cut off");
         let zeros = Weight { data: &[0.0; 6], ..weight };
         for algorithm in [Algorithm::MinMax, Algorithm::Mse, Algorithm::Kl] {
-            assert_eq!(scales(&zeros, Granularity::Channel, algorithm).unwrap(), [1.0]);
+            assert_eq!(scales(&zeros, Granularity::Channel, algorithm, FULL).unwrap(), [1.0]);
         }
         assert_eq!(quantize(&zeros, &[1.0]).unwrap(), [0; 6]);
     }
@@ -342,7 +351,7 @@ mod tests {
         let data = random(k, n, 9);
         let weight = Weight { name: "w", data: &data, k, n, transposed: false };
         let means = random(k, 1, 10);
-        let scales = scales(&weight, Granularity::Tensor, Algorithm::MinMax).unwrap();
+        let scales = scales(&weight, Granularity::Tensor, Algorithm::MinMax, FULL).unwrap();
         let bytes = quantize(&weight, &scales).unwrap();
         let correction = correction(&weight, &scales, &means).unwrap();
         for c in 0..n {
@@ -362,9 +371,9 @@ mod tests {
         assert!(migration(&[weight], &[1.0; 2], 1.5).is_err());
         assert!(migrate(&weight, &[1.0; 3]).is_err() && migrate(&weight, &[0.0; 2]).is_err());
         let short = Weight { k: 3, ..weight };
-        assert!(scales(&short, Granularity::Channel, Algorithm::MinMax).is_err());
+        assert!(scales(&short, Granularity::Channel, Algorithm::MinMax, FULL).is_err());
         let bad = Weight { data: &[1.0, 2.0, f32::NAN, 0.0, 0.0, 0.0], ..weight };
-        let error = scales(&bad, Granularity::Tensor, Algorithm::Mse).unwrap_err();
+        let error = scales(&bad, Granularity::Tensor, Algorithm::Mse, FULL).unwrap_err();
         assert!(error.to_string().contains("`w` has NaN at element 2"));
         let huge = Weight { k: usize::MAX, n: 2, ..weight };
         assert!(huge.check().is_err());

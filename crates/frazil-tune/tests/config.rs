@@ -179,6 +179,7 @@ evaluation:
         Some(vec![Algorithm::Kl, Algorithm::Percentile(99.9), Algorithm::Mse])
     );
     assert_eq!(q.model_wise.activation.precision, Some(vec![Precision::Int8, Precision::F32]));
+    assert_eq!(q.model_wise.weight.largest, Some(89)); // 2^6.5 - 1
     let t = &config.tuning;
     assert_eq!((t.strategy, t.accuracy_weight, t.latency_weight), (Strategy::Tpe, 2.0, 0.5));
     assert_eq!((t.criterion, t.higher_is_better), (Criterion::Absolute(0.005), false));
@@ -193,7 +194,6 @@ evaluation:
         "quantization.recipes.scale_propagation_concat",
         "quantization.model_wise.weight.scheme",
         "quantization.model_wise.weight.dtype",
-        "quantization.model_wise.weight.bit",
         "quantization.model_wise.activation.granularity",
         "quantization.model_wise.activation.scheme",
         "quantization.model_wise.activation.dtype",

@@ -31,7 +31,7 @@ fn quantized(input: Steps) -> OpenedGraph {
         match site.kind {
             SiteKind::Linear { weight, transposed, .. } => {
                 let weight = opened.graph.op(weight).as_const().unwrap();
-                let scales = channel_scales(weight, transposed).unwrap();
+                let scales = channel_scales(weight, transposed, 127).unwrap();
                 let grid = LinearGrid { input, columns: None, scales, correction: None };
                 grids.linears.insert(site.name, grid);
             }

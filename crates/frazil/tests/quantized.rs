@@ -164,7 +164,7 @@ fn in_bytes(graph: &Graph, inputs: &Inputs, how: How) -> (Graph, usize) {
                     continue;
                 }
                 let weight = graph.op(*weight).as_const().unwrap();
-                let mut scales = channel_scales(weight, *transposed).unwrap();
+                let mut scales = channel_scales(weight, *transposed, 127).unwrap();
                 let (low, high) = ends(name, 0);
                 let (mut scale, zero) = range(low, high, u8::MAX);
                 let mut columns = None;

@@ -200,7 +200,7 @@ fn grids(graph: &Graph, ranges: &Ranges, form: Form) -> Result<Grids> {
                     }
                 };
                 let weight = graph.op(*weight).as_const().context("a weight is constant")?;
-                let mut scales = channel_scales(weight, *transposed)?;
+                let mut scales = channel_scales(weight, *transposed, 127)?;
                 if form == Form::OneScale {
                     scales = vec![scales.into_iter().fold(0.0, f32::max)];
                 }

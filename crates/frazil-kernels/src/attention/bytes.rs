@@ -39,9 +39,10 @@ pub(super) struct AllSteps {
 }
 
 impl OperandSteps {
-    /// The steps of all operands, if they can be multiplied as bytes, and that is the faster way.
-    pub(super) fn all(&self, isa: Isa) -> Option<AllSteps> {
-        if !matches!(isa, Isa::Scalar | Isa::Avx512Vnni) {
+    /// The steps of all operands, if they can be multiplied as bytes, and that is the faster way;
+    /// `scale` is that of the scores.
+    pub(super) fn all(&self, isa: Isa, scale: f32) -> Option<AllSteps> {
+        if !matches!(isa, Isa::Scalar | Isa::Avx512Vnni) || scale <= 0.0 {
             return None;
         }
         let (softmax, 0) = self.softmax? else { return None };
@@ -335,7 +336,8 @@ impl Kernel for PackValues<'_> {
 }
 
 /// The softmax of sums of bytes, as bytes: `to[i] = 2^(x - largest) / Σ · steps` for each row, with
-/// `x = (scores + corrections) · scale`; zeros up to four keys beyond the last.
+/// `x = (scores + corrections) · scale`, where the scale is positive; zeros up to four keys beyond the
+/// last.
 struct Softmax {
     scores: *mut f32,
     ld: usize,
@@ -364,12 +366,12 @@ impl Kernel for Softmax {
             // score, and while it does, the next rows can go on.
             for (i, largest) in largest.iter_mut().enumerate().take(rows) {
                 let row = scores.add(i * ld).cast::<i32>();
-                let mut most = s.splat(f32::MIN);
+                let mut most = s.splat_i32(i32::MIN);
                 for c in (0..=last).map(|vector| vector * S::LANES) {
                     let sum = s.add_i32(s.load_i32(row.add(c)), s.load_i32(corrections.add(c)));
-                    most = s.max(most, s.mul(s.to_f32(sum), scale));
+                    most = s.max_i32(most, sum);
                 }
-                *largest = s.largest(most);
+                *largest = s.largest(s.mul(s.to_f32(most), scale));
             }
             let ones = [1.0; 16];
             let tail = s.load_first(ones.as_ptr(), keys - last * S::LANES);
@@ -391,7 +393,7 @@ impl Kernel for Softmax {
                 let to = to.add(i * to_ld);
                 (keys..keys.next_multiple_of(4)).for_each(|key| to.add(key).write(0));
                 for c in (0..=last).map(|vector| vector * S::LANES) {
-                    let q = s.min(s.splat(255.0), s.mul(s.load(row.add(c)), steps));
+                    let q = s.mul(s.load(row.add(c)), steps);
                     s.store_first_u8(to.add(c), s.to_i32(q), S::LANES);
                 }
             }

@@ -166,7 +166,7 @@ pub fn dropped_attention_f32(
     let parts =
         if tasks >= 4 * pool.threads() { 1 } else { (1..=enough).find(even).unwrap_or(enough) };
     // Bytes have no dropout.
-    let all_steps = attention.steps.all(isa).filter(|_| dropout.is_none());
+    let all_steps = attention.steps.all(isa, attention.scale).filter(|_| dropout.is_none());
     let tiles = if all_steps.is_some() { byte_tiles(isa) } else { tiles(isa) };
     let shared = Shared { attention, dropout, target, out_ld, tiles };
     let scratch = PerWorker::new(pool, scratch);

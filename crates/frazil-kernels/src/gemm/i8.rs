@@ -5,8 +5,9 @@
 //! `Σ (a − zero) · w` are whole numbers of 32 bits, exact, and the same on every instruction set;
 //! then they are scaled, and go through the same [`Epilogue`] as those of `gemm::f32`.
 //!
-//! The forms of the product: `vpdpbusd` with VNNI; without, `vpmaddubsw`, `vpmaddwd`, `vpaddd`
-//! on weights that packing has made safe for it (see `pack`), and products in 16 bits for the rest.
+//! The forms of the product: `vpdpbusd` with VNNI; without, `vpmaddubsw` on weights that packing has
+//! made safe for it (see `pack`), with two or four products added before they are widened, and products
+//! in 16 bits for the rest.
 
 use super::block::{Ahead, Blocks, Share, Size, Touch};
 use super::epilogue::{Columns, Epilogue, Finish, Output, Place, TileSums, covers};
@@ -18,7 +19,7 @@ use crate::simd::{Routine, Simd, routine};
 mod pack;
 mod tile;
 
-use pack::{Layout, pack_panel};
+use pack::{Form, Layout, pack_panel};
 use tile::{Tiles, shape};
 
 /// A product to compute.
@@ -73,6 +74,15 @@ pub enum Scales<'a> {
     Tensor(f32),
     /// One per row: `[m]`.
     Rows(&'a [f32]),
+}
+
+/// The largest weights, of either sign, with which products are as fast as they can be: four of them
+/// are added in 16 bits where there is no VNNI.
+pub fn largest_weight(isa: Isa) -> u8 {
+    match isa {
+        Isa::Avx2 | Isa::Avx512 => 63,
+        Isa::Scalar | Isa::Avx512Vnni => 127,
+    }
 }
 
 /// How many bytes packed weights of `[k, n]` take.
@@ -283,15 +293,21 @@ impl Job<'_> {
     ) {
         let (lda, width) = (self.lda, layout.width);
         let a = &self.a[place.row * lda..];
-        let notes = layout.read_notes(packed);
-        let functions = if notes.is_some() { &self.tiles.sums } else { &self.tiles.wide };
-        let function = functions[width / self.isa.lanes() - 1][place.rows - 1];
+        let form = layout.form(packed);
+        let function = |form: Form| {
+            let tiles = match form {
+                Form::Wide => &self.tiles.wide,
+                Form::Pairs => &self.tiles.pairs,
+                Form::Quads => &self.tiles.quads,
+            };
+            tiles[width / self.isa.lanes() - 1][place.rows - 1]
+        };
         let whole = self.k / 4;
         let sums_at = sums.0.as_mut_ptr().cast();
         // SAFETY: the rows have `whole` steps, the panel too; `sums` has room for the largest tile.
         unsafe {
             let tile = Tile::new(whole, (a.as_ptr(), lda), packed.as_ptr(), (sums_at, width * 4));
-            function(&Tile { ahead, touch, ..tile });
+            function(form)(&Tile { ahead, touch, ..tile });
         }
         let rest = self.k % 4;
         if rest > 0 {
@@ -304,10 +320,10 @@ impl Job<'_> {
             unsafe {
                 let w = packed[whole * width * 4..].as_ptr();
                 let tile = Tile::new(1, (last.as_ptr().cast(), 4), w, (sums_at, width * 4));
-                function(&Tile { add: true, ..tile });
+                function(form.of_one())(&Tile { add: true, ..tile });
             }
         }
-        for note in notes.into_iter().flatten() {
+        for note in layout.notes(packed) {
             for row in 0..place.rows {
                 let a = i32::from(a[row * lda + note.k]);
                 sums.0[row * width + note.column] += a * note.excess;

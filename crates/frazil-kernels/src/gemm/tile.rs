@@ -95,6 +95,8 @@ pub(super) trait Product: Copy {
     const SHAPE: Shape;
     /// Of 32 bits in a vector.
     const LANES: usize;
+    /// Steps that are multiplied together: 1, or 2 by [`Product::two`].
+    const PACE: usize = 1;
     /// Sums, and weights as they are in a panel.
     type V: Copy;
 
@@ -120,6 +122,19 @@ pub(super) trait Product: Copy {
         w: [Self::V; MOST_VECTORS],
         sums: &mut [Self::V; MOST_VECTORS],
     );
+    /// The same for the 32 bits there and those after them, where that is less work than one after
+    /// the other.
+    /// # Safety
+    /// The 64 bits can be read.
+    unsafe fn two<const C: usize, const STRIDES: usize, const OFFSET: usize>(
+        self,
+        _from: *const u8,
+        _stride: usize,
+        _w: [[Self::V; MOST_VECTORS]; 2],
+        _sums: &mut [Self::V; MOST_VECTORS],
+    ) {
+        unreachable!("only where the pace is 2");
+    }
 }
 
 /// Sums of the largest tile: with fewer rows or vectors the rest is never touched.
@@ -189,13 +204,13 @@ pub(super) unsafe fn sums<P: Product, const R: usize, const C: usize>(p: P, tile
         touch[0].step();
         touch[1].step();
     }
-    for _ in 0..tile.steps % STEPS {
-        // SAFETY: one step of the panel, and of `a`, is left.
+    for _ in 0..tile.steps % STEPS / P::PACE {
+        // SAFETY: as many steps of the panel, and of `a`, are left.
         unsafe {
             step::<P, R, C, 0, 0>(p, &mut sums, &bases, lda, w);
-            w = w.add(C * P::LANES * 4);
+            w = w.add(P::PACE * C * P::LANES * 4);
         }
-        advance!(1; 0 1 2 3);
+        advance!(P::PACE; 0 1 2 3);
     }
     macro_rules! add {
         ($row:literal, $column:literal) => {
@@ -221,10 +236,11 @@ pub(super) unsafe fn sums<P: Product, const R: usize, const C: usize>(p: P, tile
     each!(store; 0 1 2 3 4 5 6 7 8 9 10 11);
 }
 
-/// One step, the one `U` after the pointers (`BYTES` in `a`).
+/// One step, the one `U` after the pointers (`BYTES` in `a`); or two at once, then the odd ones are
+/// nothing to do.
 ///
 /// # Safety
-/// Step `U` of the panel, and of the rows of `a`, can be read.
+/// Step `U` of the panel, and of the rows of `a`, can be read; the one after it, too, if two are taken.
 #[inline(always)]
 unsafe fn step<P: Product, const R: usize, const C: usize, const U: usize, const BYTES: usize>(
     p: P,
@@ -233,18 +249,25 @@ unsafe fn step<P: Product, const R: usize, const C: usize, const U: usize, const
     lda: usize,
     w: *const u8,
 ) {
-    let load = |column: usize| match column < C {
+    if !U.is_multiple_of(P::PACE) {
+        return;
+    }
+    let load = |step: usize, column: usize| match column < C && step < P::PACE {
         // SAFETY: the caller's promise.
-        true => unsafe { p.load(w.add((U * C + column) * P::LANES * 4)) },
+        true => unsafe { p.load(w.add(((U + step) * C + column) * P::LANES * 4)) },
         false => p.zero(),
     };
-    let w = [load(0), load(1), load(2)];
+    let w = [0, 1].map(|step| [load(step, 0), load(step, 1), load(step, 2)]);
     macro_rules! rows {
         ($($row:literal)*) => { $(
             if $row < R {
+                let (from, sums) = (bases[$row / 3], &mut sums[$row]);
                 // SAFETY: the caller's promise.
                 unsafe {
-                    p.row::<C, { $row % 3 }, BYTES>(bases[$row / 3], lda, w, &mut sums[$row]);
+                    match P::PACE {
+                        1 => p.row::<C, { $row % 3 }, BYTES>(from, lda, w[0], sums),
+                        _ => p.two::<C, { $row % 3 }, BYTES>(from, lda, w, sums),
+                    }
                 }
             }
         )* };

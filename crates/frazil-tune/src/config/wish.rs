@@ -25,6 +25,8 @@ pub struct Part {
     pub granularity: Option<Vec<Granularity>>,
     /// `algorithm`
     pub algorithm: Option<Vec<Algorithm>>,
+    /// `bit`: what the bytes of weights go up to, of either sign: `2^bit - 1`.
+    pub largest: Option<u8>,
 }
 
 /// What is asked of operations by name.
@@ -207,25 +209,24 @@ fn part(mut section: Section, weight: bool, notes: &mut Vec<Note>) -> Result<Par
             Some(algorithms)
         }
     };
+    let mut largest = None;
     if weight && let Some(at) = section.take("bit") {
         let expected = "a number above 0 and up to 7, or a list of such";
         for bit in each(At { node: at.node.clone(), path: at.path.clone() })? {
             match bit.number() {
                 Ok(bits) if bits > 0.0 && bits <= 7.0 => {
-                    if bits != 7.0 {
-                        note(
-                            at.line(),
-                            &at.path,
-                            "7 bits and the sign are always used: nothing overflows",
-                        );
-                    }
+                    largest = largest.max(Some((bits.exp2() as u8 - 1).max(1)));
                 }
                 _ => return Err(at.wrong(expected)),
             }
         }
+        if largest.is_some() && !at.path.contains("model_wise") {
+            note(at.line(), &at.path, "it is taken for all weights, from `model_wise` only");
+            largest = None;
+        }
     }
     section.finish()?;
-    Ok(Part { precision, granularity, algorithm })
+    Ok(Part { precision, granularity, algorithm, largest })
 }
 
 fn algorithm(at: &At) -> Result<Algorithm> {

@@ -1,13 +1,14 @@
 //! The plainest int8: products in bytes by the least and the largest number that they were seen to
-//! read, with a scale for each column of a weight. Heads stay as they are: they cost little, and
-//! their inputs matter. For `compile --int8` and `bench`, where nobody asks what it does to the
-//! answers; `quantize` does.
+//! read, with a scale for each column of a weight, as coarse as is quick on this CPU. Heads stay as
+//! they are: they cost little, and their inputs matter. For `compile --int8` and `bench`, where
+//! nobody asks what it does to the answers; `quantize` does.
 
 use std::collections::HashMap;
 
 use frazil_graph::Graph;
 use frazil_graph::op::Steps;
 use frazil_graph::pass::quantize;
+use frazil_kernels::gemm::i8::largest_weight;
 use frazil_kernels::quantize::range;
 use frazil_runtime::{Engine, EngineOptions, Inputs};
 
@@ -50,13 +51,17 @@ fn by_runs(
         })?;
         Ok(())
     })?;
-    let grids = grids(graph, &seen)?;
+    let grids = grids(graph, &seen, largest_weight(engine.isa()))?;
     quantize(graph, &grids)?;
     Ok(())
 }
 
 /// The scales of all products that were seen and are no heads.
-fn grids(graph: &Graph, seen: &HashMap<String, (f32, f32)>) -> Result<quantize::Grids> {
+fn grids(
+    graph: &Graph,
+    seen: &HashMap<String, (f32, f32)>,
+    largest: u8,
+) -> Result<quantize::Grids> {
     let mut grids = quantize::Grids::default();
     for site in quantize::sites(graph)? {
         let quantize::SiteKind::Linear { weight, transposed, n, .. } = site.kind else { continue };
@@ -68,7 +73,7 @@ fn grids(graph: &Graph, seen: &HashMap<String, (f32, f32)>) -> Result<quantize::
         let grid = quantize::LinearGrid {
             input: Steps::Tensor { scale, zero },
             columns: None,
-            scales: quantize::channel_scales(weight, transposed)?,
+            scales: quantize::channel_scales(weight, transposed, largest)?,
             correction: None,
         };
         grids.linears.insert(site.name, grid);

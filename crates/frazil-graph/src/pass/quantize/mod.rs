@@ -105,8 +105,8 @@ pub struct AttentionGrid {
 }
 
 /// The scale for each of the `n` columns of a product's weight that holds the column's largest
-/// number: `max |w| / 127`, and 1 where all are 0.
-pub fn channel_scales(weight: &Tensor, transposed: bool) -> Result<Vec<f32>> {
+/// number at the byte `most`: `max |w| / most`; any where all are 0.
+pub fn channel_scales(weight: &Tensor, transposed: bool, most: u8) -> Result<Vec<f32>> {
     let wrong = |source| Error::Tensor { name: "weight".to_owned(), source };
     let values = weight.values::<f32>().map_err(wrong)?;
     let &[rows, columns] = &**weight.shape() else { return Ok(Vec::new()) };
@@ -118,7 +118,8 @@ pub fn channel_scales(weight: &Tensor, transposed: bool) -> Result<Vec<f32>> {
             largest[at] = largest[at].max(x.abs());
         }
     }
-    Ok(largest.into_iter().map(scale_of).collect())
+    let coarser = 127.0 / f32::from(most.clamp(1, 127));
+    Ok(largest.into_iter().map(|largest| scale_of(largest) * coarser).collect())
 }
 
 /// The scale at which `largest` is the last step of signed bytes.

@@ -203,8 +203,8 @@ fn scales_of_steps_are_short() {
 fn scales_hold_the_largest_number_of_a_column() {
     let w = Tensor::from_vec([2, 3], vec![1.27f32, 0.0, -2.0, -0.5, 0.0, 12.7]).unwrap();
     let near = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-7);
-    assert!(near(&channel_scales(&w, false).unwrap(), &[0.01, 1.0, 0.1]));
-    assert!(near(&channel_scales(&w, true).unwrap(), &[2.0 / 127.0, 0.1]));
+    assert!(near(&channel_scales(&w, false, 127).unwrap(), &[0.01, 1.0, 0.1]));
+    assert!(near(&channel_scales(&w, true, 127).unwrap(), &[2.0 / 127.0, 0.1]));
 }
 
 #[test]

@@ -5,9 +5,11 @@
 //!
 //! Without VNNI, `vpmaddubsw` adds two products in 16 bits and saturates. That is exact as long as
 //! the two weights of a pair (k even, k odd) do not add up to more than 128 with either sign, since
-//! 255 · 128 < 2¹⁵. Where they do, packing takes the excess off and notes it: those few are
-//! multiplied one by one and added to the sums. A panel with too many is marked, and multiplied in
-//! 16 bits instead. So every sum is exact whatever the weights are.
+//! 255 · 128 < 2¹⁵; and where the four weights of two pairs do not (those of two steps), their products
+//! can be added in 16 bits, too, before they are widened. Where weights are too large for that, packing
+//! takes the excess off and notes it: those few are multiplied one by one and added to the sums. A
+//! panel with too many is multiplied in the next best [`Form`]. So every sum is exact whatever the
+//! weights are.
 
 use std::ops::Range;
 
@@ -26,8 +28,31 @@ pub(super) struct Layout {
     notes: usize,
 }
 
-/// The number of notes that marks a panel for 16 bits.
-const WIDE: u32 = u32::MAX;
+/// How the products of a panel are made, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Four are added in 16 bits: those of two steps.
+    Quads,
+    /// Two are.
+    Pairs,
+    /// None is.
+    Wide,
+}
+
+impl Form {
+    /// For one step alone.
+    pub(super) fn of_one(self) -> Self {
+        if self == Self::Quads { Self::Pairs } else { self }
+    }
+
+    /// As it stands above the number of notes.
+    fn mark(self) -> u32 {
+        (self as u32) << 24
+    }
+}
+
+/// What the weights that are added up before they are widened may come to.
+const MOST: i32 = 128;
 
 /// What packing took off a weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +73,7 @@ impl Layout {
         let width = vectors * isa.lanes();
         // One in 256 weights: with more of them, 16 bits are faster.
         let notes = match isa {
-            Isa::Avx2 | Isa::Avx512 => (k * width / 256).max(3),
+            Isa::Avx2 | Isa::Avx512 => (k * width / 256).clamp(3, 0xFF_FFFF),
             Isa::Scalar | Isa::Avx512Vnni => 0,
         };
         Self { width, steps: k.div_ceil(4), notes }
@@ -64,36 +89,49 @@ impl Layout {
         self.weights()
     }
 
-    /// From the start of a panel to its notes.
-    fn notes(&self) -> usize {
+    /// From the start of a panel to its form and the number of its notes; these follow.
+    fn form_at(&self) -> usize {
         self.sums() + self.width * 4
     }
 
     /// From panel to panel: whole cache lines.
     pub(super) fn panel(&self) -> usize {
         let notes = if self.notes == 0 { 0 } else { 4 + 4 * self.notes };
-        (self.notes() + notes).next_multiple_of(64)
+        (self.form_at() + notes).next_multiple_of(64)
     }
 
-    /// The notes of a panel, or none at all if it is to be multiplied in 16 bits.
-    pub(super) fn read_notes<'a>(
-        &self,
-        panel: &'a [u8],
-    ) -> Option<impl Iterator<Item = Note> + 'a> {
-        let words = |from: usize| panel[from..].chunks_exact(4).map(read_u32);
-        let count = match self.notes {
-            0 => 0,
-            _ => words(self.notes()).next().unwrap_or(0),
-        };
-        (count != WIDE).then(|| {
-            words(if count == 0 { panel.len() } else { self.notes() + 4 }).take(count as usize).map(
-                |word| Note {
-                    k: (word & 0xFFFF) as usize,
-                    column: (word >> 16 & 0xFF) as usize,
-                    excess: i32::from((word >> 24) as u8 as i8),
-                },
-            )
+    /// The form of a panel and the number of its notes, in 32 bits.
+    fn head(&self, panel: &[u8]) -> u32 {
+        match self.notes {
+            0 => Form::Pairs.mark(),
+            _ => read_u32(&panel[self.form_at()..][..4]),
+        }
+    }
+
+    /// How the products of a panel are made.
+    pub(super) fn form(&self, panel: &[u8]) -> Form {
+        let mark = self.head(panel) & 0xFF00_0000;
+        let forms = [Form::Quads, Form::Pairs];
+        forms.into_iter().find(|form| form.mark() == mark).unwrap_or(Form::Wide)
+    }
+
+    /// The notes of a panel.
+    pub(super) fn notes<'a>(&self, panel: &'a [u8]) -> impl Iterator<Item = Note> + use<'a> {
+        let count = (self.head(panel) & 0xFF_FFFF) as usize;
+        let words = &panel[if count == 0 { panel.len() } else { self.form_at() + 4 }..];
+        words.chunks_exact(4).take(count).map(|word| {
+            let word = read_u32(word);
+            Note {
+                k: (word & 0xFFFF) as usize,
+                column: (word >> 16 & 0xFF) as usize,
+                excess: i32::from((word >> 24) as u8 as i8),
+            }
         })
+    }
+
+    /// Where a weight is in a panel.
+    fn weight(&self, k: usize, column: usize) -> usize {
+        (k / 4 * self.width + column) * 4 + k % 4
     }
 }
 
@@ -115,50 +153,71 @@ pub(super) fn pack_panel(
     for column in 0..columns.len() {
         for (i, weight) in Columns::column(parts, k, columns.start + column).enumerate() {
             sums[column] += i32::from(weight);
-            panel[(i / 4 * width + column) * 4 + i % 4] = weight as u8;
+            panel[layout.weight(i, column)] = weight as u8;
         }
     }
     for (to, sum) in panel[layout.sums()..].chunks_exact_mut(4).zip(&sums[..width]) {
         to.copy_from_slice(&sum.to_le_bytes());
     }
     if layout.notes > 0 {
-        take_excess(layout, panel);
+        // The last of k that do not fill a step are multiplied alone: so are two steps where k is odd.
+        let quads = (k / 4).is_multiple_of(2).then_some(Form::Quads);
+        let mut forms = quads.into_iter().chain([Form::Pairs]);
+        if !forms.any(|form| take_excess(layout, form, panel)) {
+            panel[layout.form_at()..][..4].copy_from_slice(&Form::Wide.mark().to_le_bytes());
+        }
     }
 }
 
-/// Makes all pairs of weights safe for 16 bits and writes down what was taken off; or marks the
-/// panel, and leaves it as it was.
-fn take_excess(layout: &Layout, panel: &mut [u8]) {
+/// Makes the weights safe for a form and writes down what was taken off; or leaves them as they were.
+fn take_excess(layout: &Layout, form: Form, panel: &mut [u8]) -> bool {
+    let pace = if form == Form::Quads { 2 } else { 1 };
     let mut count = 0;
-    for pair in 0..layout.weights() / 2 {
-        let [even, odd] = [panel[2 * pair], panel[2 * pair + 1]].map(|byte| i32::from(byte as i8));
-        // Of different signs, one product takes from the other.
-        if even.signum() * odd.signum() <= 0 || (even + odd).abs() <= 128 {
-            continue;
+    for step in (0..layout.steps).step_by(pace) {
+        let steps = step..(step + pace).min(layout.steps);
+        for (column, pair) in (0..layout.width).flat_map(|column| [(column, 0), (column, 2)]) {
+            let group = || steps.clone().flat_map(|step| [4 * step + pair, 4 * step + pair + 1]);
+            for sign in [1, -1] {
+                // Of different signs, one product takes from the other.
+                loop {
+                    let size = |panel: &[u8], k| {
+                        (sign * i32::from(panel[layout.weight(k, column)] as i8)).max(0)
+                    };
+                    let excess = group().map(|k| size(panel, k)).sum::<i32>() - MOST;
+                    let Some(k) = group().max_by_key(|&k| size(panel, k)).filter(|_| excess > 0)
+                    else {
+                        break;
+                    };
+                    if count == layout.notes {
+                        restore(layout, form, count, panel);
+                        return false;
+                    }
+                    let at = layout.weight(k, column);
+                    let excess = sign * excess.min(size(panel, k));
+                    panel[at] = (i32::from(panel[at] as i8) - excess) as i8 as u8;
+                    let word = k as u32 | (column as u32) << 16 | (excess as u8 as u32) << 24;
+                    panel[layout.form_at() + 4 + 4 * count..][..4]
+                        .copy_from_slice(&word.to_le_bytes());
+                    count += 1;
+                }
+            }
         }
-        if count == layout.notes {
-            restore(layout, panel, count);
-            panel[layout.notes()..][..4].copy_from_slice(&WIDE.to_le_bytes());
-            return;
-        }
-        let excess = even + odd - 128 * even.signum();
-        panel[2 * pair] = (even - excess) as i8 as u8;
-        // Four bytes per column and step: a pair is the lower or the upper half of them.
-        let (step, column) = (pair / 2 / layout.width, pair / 2 % layout.width);
-        let k = step * 4 + pair % 2 * 2;
-        let word = k as u32 | (column as u32) << 16 | u32::from(excess as i8 as u8) << 24;
-        panel[layout.notes() + 4 + 4 * count..][..4].copy_from_slice(&word.to_le_bytes());
-        count += 1;
     }
-    panel[layout.notes()..][..4].copy_from_slice(&(count as u32).to_le_bytes());
+    write_head(layout, form, count, panel);
+    true
+}
+
+fn write_head(layout: &Layout, form: Form, count: usize, panel: &mut [u8]) {
+    let head = form.mark() | count as u32;
+    panel[layout.form_at()..][..4].copy_from_slice(&head.to_le_bytes());
 }
 
 /// Gives the weights back what the first `count` notes say.
-fn restore(layout: &Layout, panel: &mut [u8], count: usize) {
-    panel[layout.notes()..][..4].copy_from_slice(&(count as u32).to_le_bytes());
-    let notes: Vec<Note> = layout.read_notes(panel).into_iter().flatten().collect();
+fn restore(layout: &Layout, form: Form, count: usize, panel: &mut [u8]) {
+    write_head(layout, form, count, panel);
+    let notes: Vec<Note> = layout.notes(panel).collect();
     for note in notes {
-        let at = (note.k / 4 * layout.width + note.column) * 4 + note.k % 4;
+        let at = layout.weight(note.k, note.column);
         panel[at] = (i32::from(panel[at] as i8) + note.excess) as i8 as u8;
     }
 }
@@ -168,48 +227,66 @@ mod tests {
     use super::super::super::epilogue::Orientation;
     use super::*;
 
-    /// Packs one panel of a matrix `[k, width]` and gives back its weights, notes added again.
-    fn there_and_back(isa: Isa, k: usize, w: &[i8]) -> (Option<usize>, Vec<u8>) {
+    /// Packs one panel of a matrix `[k, width]` and gives back its form, the number of its notes, and
+    /// the weights as they are multiplied and as they were.
+    fn there_and_back(isa: Isa, k: usize, w: &[i8]) -> (Form, usize, Vec<u8>, Vec<u8>) {
         let layout = Layout::new(isa, k, usize::MAX);
         let mut panel = vec![9; layout.panel()];
         let part = Columns { w, order: Orientation::Kn, n: layout.width };
         pack_panel(&layout, &[part], k, 0..layout.width, &mut panel);
-        let notes: Option<Vec<Note>> = layout.read_notes(&panel).map(Iterator::collect);
-        for note in notes.iter().flatten() {
-            let at = (note.k / 4 * layout.width + note.column) * 4 + note.k % 4;
-            panel[at] = (i32::from(panel[at] as i8) + note.excess) as i8 as u8;
-        }
-        (notes.map(|notes| notes.len()), panel)
+        let (form, count, safe) =
+            (layout.form(&panel), layout.notes(&panel).count(), panel.clone());
+        restore(&layout, form, count, &mut panel);
+        (form, count, safe, panel)
+    }
+
+    /// Whatever is multiplied with weights of a form, 16 bits hold what is added in them.
+    fn is_safe(layout: &Layout, form: Form, panel: &[u8]) -> bool {
+        let pace = if form == Form::Quads { 2 } else { 1 };
+        let steps: Vec<usize> = (0..layout.steps).collect();
+        steps.chunks(pace).all(|steps| {
+            (0..layout.width).flat_map(|column| [(column, 0), (column, 2)]).all(|(column, pair)| {
+                let group = steps.iter().flat_map(|step| [4 * step + pair, 4 * step + pair + 1]);
+                let weights = group.map(|k| i32::from(panel[layout.weight(k, column)] as i8));
+                let (mut low, mut high) = (0, 0);
+                weights.for_each(|w| (low, high) = (low + w.min(0), high + w.max(0)));
+                255 * high <= 32767 && 255 * low >= -32768
+            })
+        })
     }
 
     #[test]
-    fn few_large_weights_are_noted_many_are_wide() {
+    fn the_form_follows_from_the_weights() {
         for (isa, width) in [(Isa::Avx2, 16), (Isa::Avx512, 32)] {
-            let k = 65;
-            for large in [0, 1, 4, k * width] {
-                let w: Vec<i8> = (0..k * width)
-                    .map(|i| match i < large * width * 2 {
-                        // Both of a pair, in the first columns.
-                        true if i % width < 2 => [-128, 127][i % 2],
-                        _ => (i % 64) as i8,
-                    })
-                    .collect();
-                let (notes, panel) = there_and_back(isa, k, &w);
-                for (i, &weight) in w.iter().enumerate() {
-                    let (row, column) = (i / width, i % width);
-                    assert_eq!(panel[(row / 4 * width + column) * 4 + row % 4] as i8, weight);
+            for k in [64, 65, 68] {
+                for large in [0, 1, 4, k * width] {
+                    let w: Vec<i8> = (0..k * width)
+                        .map(|i| match i < large * width * 2 {
+                            // Both of a pair, in the first columns.
+                            true if i % width < 2 => [-128, 127][i % 2],
+                            _ => (i % 32) as i8,
+                        })
+                        .collect();
+                    let (form, _, safe, panel) = there_and_back(isa, k, &w);
+                    let layout = Layout::new(isa, k, usize::MAX);
+                    for (i, &weight) in w.iter().enumerate() {
+                        let (row, column) = (i / width, i % width);
+                        assert_eq!(panel[layout.weight(row, column)] as i8, weight);
+                    }
+                    assert!(form == Form::Wide || is_safe(&layout, form, &safe), "{isa} {large}");
+                    if large < 2 {
+                        let best = if k == 68 { Form::Pairs } else { Form::Quads };
+                        assert_eq!(form, best, "{isa} {k} {large}");
+                    }
                 }
-                if large < 4 {
-                    assert!(notes.is_some(), "{isa} {large}");
-                }
+                assert_eq!(there_and_back(isa, k, &vec![127; k * width]).0, Form::Wide, "{isa}");
+                assert_eq!(there_and_back(isa, k, &vec![64; k * width]).0, Form::Pairs, "{isa}");
             }
-            let (notes, _) = there_and_back(isa, k, &vec![127; k * width]);
-            assert_eq!(notes, None, "{isa}");
         }
     }
 
     #[test]
-    fn packed_pairs_are_safe() {
+    fn what_is_too_large_is_noted() {
         let isa = Isa::Avx2;
         let (k, width) = (256, 16);
         let weight = |i: usize| match (i / width / 2, i % width) {
@@ -218,14 +295,9 @@ mod tests {
             _ => 5,
         };
         let w: Vec<i8> = (0..k * width).map(weight).collect();
-        let layout = Layout::new(isa, k, usize::MAX);
-        let mut panel = vec![0; layout.panel()];
-        let part = Columns { w: &w, order: Orientation::Kn, n: width };
-        pack_panel(&layout, &[part], k, 0..width, &mut panel);
-        assert!(layout.read_notes(&panel).is_some_and(|notes| notes.count() == 10));
-        for pair in panel[..layout.weights()].chunks_exact(2) {
-            let [a, b] = [pair[0], pair[1]].map(|byte| i32::from(byte as i8));
-            assert!(255 * (a.max(0) + b.max(0)) <= 32767 && 255 * (a.min(0) + b.min(0)) >= -32768);
-        }
+        let (form, notes, safe, _) = there_and_back(isa, k, &w);
+        // Pairs of 127 beside smaller ones: the first is taken off as a whole, a part of the second.
+        assert_eq!((form, notes), (Form::Pairs, 10));
+        assert!(is_safe(&Layout::new(isa, k, usize::MAX), form, &safe));
     }
 }

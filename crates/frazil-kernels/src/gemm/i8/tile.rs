@@ -6,10 +6,12 @@ use crate::cpu::Isa;
 /// The functions for one instruction set.
 #[derive(Clone, Copy)]
 pub(super) struct Tiles {
-    /// With pairs of weights that are safe in 16 bits, where that matters.
-    pub(super) sums: Table,
     /// With any weights.
     pub(super) wide: Table,
+    /// Where two products can be added in 16 bits.
+    pub(super) pairs: Table,
+    /// Where four can, those of two steps: for an even number of steps.
+    pub(super) quads: Table,
 }
 
 /// The largest tile.
@@ -30,29 +32,34 @@ impl Tiles {
     /// If this machine lacks the instructions: so calling a function is as safe as a tile is.
     pub(super) fn new(isa: Isa) -> Self {
         assert!(isa.is_available(), "this machine has no {isa}");
-        macro_rules! both {
-            ($module:ident, $sums:ident, $wide:ident) => {{
-                macro_rules! sums {
-                    ($rows:literal, $vectors:literal) => {
-                        $module::call::<$module::$sums, $rows, $vectors>
-                    };
-                }
+        macro_rules! tiles {
+            ($module:ident, $wide:ident, $pairs:ident, $quads:ident) => {{
                 macro_rules! wide {
                     ($rows:literal, $vectors:literal) => {
                         $module::call::<$module::$wide, $rows, $vectors>
                     };
                 }
-                Self { sums: table!(sums), wide: table!(wide) }
+                macro_rules! pairs {
+                    ($rows:literal, $vectors:literal) => {
+                        $module::call::<$module::$pairs, $rows, $vectors>
+                    };
+                }
+                macro_rules! quads {
+                    ($rows:literal, $vectors:literal) => {
+                        $module::call::<$module::$quads, $rows, $vectors>
+                    };
+                }
+                Self { wide: table!(wide), pairs: table!(pairs), quads: table!(quads) }
             }};
         }
         match isa {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => both!(avx2, Pairs, Wide),
+            Isa::Avx2 => tiles!(avx2, Wide, Pairs, Quads),
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => both!(avx512, Pairs, Wide),
+            Isa::Avx512 => tiles!(avx512, Wide, Pairs, Quads),
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512Vnni => both!(vnni, Dot, Dot),
-            _ => both!(scalar, One, One),
+            Isa::Avx512Vnni => tiles!(vnni, Dot, Dot, Dot),
+            _ => tiles!(scalar, One, One, One),
         }
     }
 }
@@ -154,296 +161,285 @@ mod scalar {
     }
 }
 
-/// Eight columns a vector.
+/// A vector's worth of ones in 16 bits, at a cache line.
 #[cfg(target_arch = "x86_64")]
-mod avx2 {
-    use std::arch::asm;
-    use std::arch::x86_64::*;
+#[repr(align(64))]
+struct Ones(#[allow(dead_code, reason = "read by assembly")] [i16; 32]);
 
-    use super::*;
+#[cfg(target_arch = "x86_64")]
+static ONES: Ones = Ones([1; 32]);
 
-    call!(#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2")]);
+/// The products of an instruction set that has none made for it. Two products are added in 16 bits,
+/// and those of two steps, where weights are safe for that (see `pack`); others are made in 32 bits.
+#[cfg(target_arch = "x86_64")]
+macro_rules! products {
+    ($isa:expr, $lanes:literal, $vector:ident, $register:ident, $features:literal,
+     $zero:ident, $load:ident, $store:ident, $add:ident, $splat:ident, $splat_16:ident, $and:ident,
+     $right:ident, $left:ident, $down:ident, $multiply:ident) => {
+        use std::arch::asm;
+        use std::arch::x86_64::*;
 
-    /// See [`Product::row`], for two vectors.
-    ///
-    /// # Safety
-    /// As there.
-    #[target_feature(enable = "avx2")]
-    #[inline]
-    unsafe fn pairs<const STRIDES: usize, const OFFSET: usize>(
-        from: *const u8,
-        stride: usize,
-        w: [__m256i; MOST_VECTORS],
-        sums: &mut [__m256i; MOST_VECTORS],
-    ) {
-        let ones = _mm256_set1_epi16(1);
-        // The registers between; untyped, they would get names of another size.
-        let _a: __m256i;
-        let _s: __m256i;
-        let _t: __m256i;
-        macro_rules! of {
-            ($address:literal) => {
-                asm!(
-                    concat!("vpbroadcastd {a}, dword ptr ", $address, " /* {stride} {strides} */"),
-                    "vpmaddubsw {s}, {a}, {w0}",
-                    "vpmaddubsw {t}, {a}, {w1}",
-                    "vpmaddwd {s}, {s}, {ones}",
-                    "vpmaddwd {t}, {t}, {ones}",
-                    "vpaddd {low}, {low}, {s}",
-                    "vpaddd {high}, {high}, {t}",
-                    a = out(ymm_reg) _a, s = out(ymm_reg) _s, t = out(ymm_reg) _t,
-                    from = in(reg) from, stride = in(reg) stride,
-                    strides = const if STRIDES == 0 { 1 } else { STRIDES },
-                    offset = const OFFSET,
-                    low = inout(ymm_reg) sums[0], high = inout(ymm_reg) sums[1],
-                    w0 = in(ymm_reg) w[0], w1 = in(ymm_reg) w[1],
-                    ones = in(ymm_reg) ones,
-                    options(readonly, nostack, preserves_flags),
-                )
+        use super::*;
+
+        call!(#[target_feature(enable = $features)]);
+
+        /// The instructions for two vectors, with the place of the 32 bits in both ways to say it.
+        macro_rules! at {
+            ($strides:expr, $do:ident) => {
+                match $strides {
+                    0 => $do!("[{from} + {offset}", " /* {stride} {strides} */"),
+                    _ => $do!("[{from} + {stride}*{strides} + {offset}", ""),
+                }
             };
         }
-        // SAFETY: the caller's promise.
-        unsafe {
-            match STRIDES {
-                0 => of!("[{from} + {offset}]"),
-                _ => of!("[{from} + {stride}*{strides} + {offset}]"),
-            }
-        }
-    }
 
-    /// See [`Product::row`]: bytes at even places and at odd ones, each as 16 bits, whose products
-    /// are added in 32 bits.
-    ///
-    /// # Safety
-    /// As there.
-    #[target_feature(enable = "avx2")]
-    #[inline]
-    unsafe fn wide<const C: usize, const STRIDES: usize, const OFFSET: usize>(
-        from: *const u8,
-        stride: usize,
-        w: [__m256i; MOST_VECTORS],
-        sums: &mut [__m256i; MOST_VECTORS],
-    ) {
-        // SAFETY: the caller's promise.
-        let a = unsafe { from.add(STRIDES * stride + OFFSET).cast::<i32>().read_unaligned() };
-        let a = _mm256_set1_epi32(a);
-        let (a_even, a_odd) =
-            (_mm256_and_si256(a, _mm256_set1_epi16(0xFF)), _mm256_srli_epi16::<8>(a));
-        for (sum, w) in sums.iter_mut().zip(w).take(C) {
-            let even = _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(w));
-            let odd = _mm256_srai_epi16::<8>(w);
-            let even = _mm256_madd_epi16(a_even, even);
-            let odd = _mm256_madd_epi16(a_odd, odd);
-            *sum = _mm256_add_epi32(*sum, _mm256_add_epi32(even, odd));
-        }
-    }
-
-    /// Two products added in 16 bits: weights must be safe.
-    #[derive(Clone, Copy, Default)]
-    pub(super) struct Pairs;
-
-    impl Product for Pairs {
-        lanes!(
-            Isa::Avx2,
-            8,
-            __m256i,
-            _mm256_setzero_si256,
-            _mm256_add_epi32,
-            _mm256_loadu_si256,
-            _mm256_storeu_si256
-        );
-
-        #[inline(always)]
-        unsafe fn row<const C: usize, const STRIDES: usize, const OFFSET: usize>(
-            self,
+        /// See [`Product::row`], for two vectors.
+        ///
+        /// # Safety
+        /// As there.
+        #[target_feature(enable = $features)]
+        #[inline]
+        unsafe fn pairs<const STRIDES: usize, const OFFSET: usize>(
             from: *const u8,
             stride: usize,
-            w: [__m256i; MOST_VECTORS],
-            sums: &mut [__m256i; MOST_VECTORS],
+            w: [$vector; MOST_VECTORS],
+            sums: &mut [$vector; MOST_VECTORS],
         ) {
-            // SAFETY: the caller's promise. A single vector, at the right end, may take its time.
-            unsafe {
-                match C {
-                    2 => pairs::<STRIDES, OFFSET>(from, stride, w, sums),
-                    _ => wide::<C, STRIDES, OFFSET>(from, stride, w, sums),
+            let ones = $splat_16(1);
+            // The registers between; untyped, they would get names of another size.
+            let _a: $vector;
+            let _s: $vector;
+            let _t: $vector;
+            macro_rules! of {
+                ($address:literal, $unused:literal) => {
+                    asm!(
+                        concat!("vpbroadcastd {a}, dword ptr ", $address, "]", $unused),
+                        "vpmaddubsw {s}, {a}, {w0}",
+                        "vpmaddubsw {t}, {a}, {w1}",
+                        "vpmaddwd {s}, {s}, {ones}",
+                        "vpmaddwd {t}, {t}, {ones}",
+                        "vpaddd {low}, {low}, {s}",
+                        "vpaddd {high}, {high}, {t}",
+                        a = out($register) _a, s = out($register) _s, t = out($register) _t,
+                        from = in(reg) from, stride = in(reg) stride,
+                        strides = const if STRIDES == 0 { 1 } else { STRIDES },
+                        offset = const OFFSET,
+                        low = inout($register) sums[0], high = inout($register) sums[1],
+                        w0 = in($register) w[0], w1 = in($register) w[1],
+                        ones = in($register) ones,
+                        options(readonly, nostack, preserves_flags),
+                    )
+                };
+            }
+            // SAFETY: the caller's promise.
+            unsafe { at!(STRIDES, of) }
+        }
+
+        /// See [`Product::two`], for two vectors: 8 sums, 4 vectors of weights and 4 others, all
+        /// registers that AVX2 has.
+        ///
+        /// # Safety
+        /// As there.
+        #[target_feature(enable = $features)]
+        #[inline]
+        unsafe fn quads<const STRIDES: usize, const OFFSET: usize>(
+            from: *const u8,
+            stride: usize,
+            w: [[$vector; MOST_VECTORS]; 2],
+            sums: &mut [$vector; MOST_VECTORS],
+        ) {
+            let _a: $vector;
+            let _b: $vector;
+            let _s: $vector;
+            let _t: $vector;
+            macro_rules! of {
+                ($address:literal, $unused:literal) => {
+                    asm!(
+                        concat!("vpbroadcastd {a}, dword ptr ", $address, "]", $unused),
+                        concat!("vpbroadcastd {b}, dword ptr ", $address, " + 4]"),
+                        "vpmaddubsw {s}, {a}, {w0}",
+                        "vpmaddubsw {t}, {b}, {w2}",
+                        "vpmaddubsw {a}, {a}, {w1}",
+                        "vpmaddubsw {b}, {b}, {w3}",
+                        "vpaddw {s}, {s}, {t}",
+                        "vpaddw {a}, {a}, {b}",
+                        "vpmaddwd {s}, {s}, [rip + {ones}]",
+                        "vpmaddwd {a}, {a}, [rip + {ones}]",
+                        "vpaddd {low}, {low}, {s}",
+                        "vpaddd {high}, {high}, {a}",
+                        a = out($register) _a, b = out($register) _b,
+                        s = out($register) _s, t = out($register) _t,
+                        from = in(reg) from, stride = in(reg) stride,
+                        strides = const if STRIDES == 0 { 1 } else { STRIDES },
+                        offset = const OFFSET,
+                        low = inout($register) sums[0], high = inout($register) sums[1],
+                        w0 = in($register) w[0][0], w1 = in($register) w[0][1],
+                        w2 = in($register) w[1][0], w3 = in($register) w[1][1],
+                        ones = sym ONES,
+                        options(readonly, nostack, preserves_flags),
+                    )
+                };
+            }
+            // SAFETY: the caller's promise.
+            unsafe { at!(STRIDES, of) }
+        }
+
+        /// See [`Product::row`]: bytes at even places and at odd ones, each as 16 bits, whose
+        /// products are added in 32 bits.
+        ///
+        /// # Safety
+        /// As there.
+        #[target_feature(enable = $features)]
+        #[inline]
+        unsafe fn wide<const C: usize, const STRIDES: usize, const OFFSET: usize>(
+            from: *const u8,
+            stride: usize,
+            w: [$vector; MOST_VECTORS],
+            sums: &mut [$vector; MOST_VECTORS],
+        ) {
+            // SAFETY: the caller's promise.
+            let a = unsafe { from.add(STRIDES * stride + OFFSET).cast::<i32>().read_unaligned() };
+            let a = $splat(a);
+            let (a_even, a_odd) = ($and(a, $splat_16(0xFF)), $right::<8>(a));
+            for (sum, w) in sums.iter_mut().zip(w).take(C) {
+                let (even, odd) = ($down::<8>($left::<8>(w)), $down::<8>(w));
+                let (even, odd) = ($multiply(a_even, even), $multiply(a_odd, odd));
+                *sum = $add(*sum, $add(even, odd));
+            }
+        }
+
+        /// Products in 32 bits.
+        #[derive(Clone, Copy, Default)]
+        pub(super) struct Wide;
+
+        impl Product for Wide {
+            lanes!($isa, $lanes, $vector, $zero, $add, $load, $store);
+
+            #[inline(always)]
+            unsafe fn row<const C: usize, const STRIDES: usize, const OFFSET: usize>(
+                self,
+                from: *const u8,
+                stride: usize,
+                w: [$vector; MOST_VECTORS],
+                sums: &mut [$vector; MOST_VECTORS],
+            ) {
+                // SAFETY: the caller's promise.
+                unsafe { wide::<C, STRIDES, OFFSET>(from, stride, w, sums) }
+            }
+        }
+
+        /// Two products added in 16 bits.
+        #[derive(Clone, Copy, Default)]
+        pub(super) struct Pairs;
+
+        impl Product for Pairs {
+            lanes!($isa, $lanes, $vector, $zero, $add, $load, $store);
+
+            #[inline(always)]
+            unsafe fn row<const C: usize, const STRIDES: usize, const OFFSET: usize>(
+                self,
+                from: *const u8,
+                stride: usize,
+                w: [$vector; MOST_VECTORS],
+                sums: &mut [$vector; MOST_VECTORS],
+            ) {
+                // SAFETY: the caller's promise. A single vector, at the right end, may take its time.
+                unsafe {
+                    match C {
+                        2 => pairs::<STRIDES, OFFSET>(from, stride, w, sums),
+                        _ => wide::<C, STRIDES, OFFSET>(from, stride, w, sums),
+                    }
                 }
             }
         }
-    }
 
-    /// Products in 32 bits.
-    #[derive(Clone, Copy, Default)]
-    pub(super) struct Wide;
+        /// Four products added in 16 bits.
+        #[derive(Clone, Copy, Default)]
+        pub(super) struct Quads;
 
-    impl Product for Wide {
-        lanes!(
-            Isa::Avx2,
-            8,
-            __m256i,
-            _mm256_setzero_si256,
-            _mm256_add_epi32,
-            _mm256_loadu_si256,
-            _mm256_storeu_si256
-        );
+        impl Product for Quads {
+            const PACE: usize = 2;
+            lanes!($isa, $lanes, $vector, $zero, $add, $load, $store);
 
-        #[inline(always)]
-        unsafe fn row<const C: usize, const STRIDES: usize, const OFFSET: usize>(
-            self,
-            from: *const u8,
-            stride: usize,
-            w: [__m256i; MOST_VECTORS],
-            sums: &mut [__m256i; MOST_VECTORS],
-        ) {
-            // SAFETY: the caller's promise.
-            unsafe { wide::<C, STRIDES, OFFSET>(from, stride, w, sums) }
+            #[inline(always)]
+            unsafe fn row<const C: usize, const STRIDES: usize, const OFFSET: usize>(
+                self,
+                from: *const u8,
+                stride: usize,
+                w: [$vector; MOST_VECTORS],
+                sums: &mut [$vector; MOST_VECTORS],
+            ) {
+                // SAFETY: the caller's promise.
+                unsafe { Pairs.row::<C, STRIDES, OFFSET>(from, stride, w, sums) }
+            }
+
+            #[inline(always)]
+            unsafe fn two<const C: usize, const STRIDES: usize, const OFFSET: usize>(
+                self,
+                from: *const u8,
+                stride: usize,
+                w: [[$vector; MOST_VECTORS]; 2],
+                sums: &mut [$vector; MOST_VECTORS],
+            ) {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    match C {
+                        2 => quads::<STRIDES, OFFSET>(from, stride, w, sums),
+                        _ => {
+                            wide::<C, STRIDES, OFFSET>(from, stride, w[0], sums);
+                            wide::<C, STRIDES, OFFSET>(from.add(4), stride, w[1], sums);
+                        }
+                    }
+                }
+            }
         }
-    }
+    };
+}
+
+/// Eight columns a vector.
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    products!(
+        Isa::Avx2,
+        8,
+        __m256i,
+        ymm_reg,
+        "avx2,fma,f16c,bmi1,bmi2",
+        _mm256_setzero_si256,
+        _mm256_loadu_si256,
+        _mm256_storeu_si256,
+        _mm256_add_epi32,
+        _mm256_set1_epi32,
+        _mm256_set1_epi16,
+        _mm256_and_si256,
+        _mm256_srli_epi16,
+        _mm256_slli_epi16,
+        _mm256_srai_epi16,
+        _mm256_madd_epi16
+    );
 }
 
 /// Sixteen columns a vector.
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
-    use std::arch::asm;
-    use std::arch::x86_64::*;
-
-    use super::*;
-
-    call!(#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2")]);
-
-    /// See [`Product::row`], for two vectors.
-    ///
-    /// # Safety
-    /// As there.
-    #[target_feature(enable = "avx512f,avx512bw")]
-    #[inline]
-    unsafe fn pairs<const STRIDES: usize, const OFFSET: usize>(
-        from: *const u8,
-        stride: usize,
-        w: [__m512i; MOST_VECTORS],
-        sums: &mut [__m512i; MOST_VECTORS],
-    ) {
-        let ones = _mm512_set1_epi16(1);
-        // The registers between; untyped, they would get names of another size.
-        let _a: __m512i;
-        let _s: __m512i;
-        let _t: __m512i;
-        macro_rules! of {
-            ($address:literal) => {
-                asm!(
-                    concat!("vpbroadcastd {a}, dword ptr ", $address, " /* {stride} {strides} */"),
-                    "vpmaddubsw {s}, {a}, {w0}",
-                    "vpmaddubsw {t}, {a}, {w1}",
-                    "vpmaddwd {s}, {s}, {ones}",
-                    "vpmaddwd {t}, {t}, {ones}",
-                    "vpaddd {low}, {low}, {s}",
-                    "vpaddd {high}, {high}, {t}",
-                    a = out(zmm_reg) _a, s = out(zmm_reg) _s, t = out(zmm_reg) _t,
-                    from = in(reg) from, stride = in(reg) stride,
-                    strides = const if STRIDES == 0 { 1 } else { STRIDES },
-                    offset = const OFFSET,
-                    low = inout(zmm_reg) sums[0], high = inout(zmm_reg) sums[1],
-                    w0 = in(zmm_reg) w[0], w1 = in(zmm_reg) w[1],
-                    ones = in(zmm_reg) ones,
-                    options(readonly, nostack, preserves_flags),
-                )
-            };
-        }
-        // SAFETY: the caller's promise.
-        unsafe {
-            match STRIDES {
-                0 => of!("[{from} + {offset}]"),
-                _ => of!("[{from} + {stride}*{strides} + {offset}]"),
-            }
-        }
-    }
-
-    /// See [`Product::row`]: bytes at even places and at odd ones, each as 16 bits, whose products
-    /// are added in 32 bits.
-    ///
-    /// # Safety
-    /// As there.
-    #[target_feature(enable = "avx512f,avx512bw")]
-    #[inline]
-    unsafe fn wide<const C: usize, const STRIDES: usize, const OFFSET: usize>(
-        from: *const u8,
-        stride: usize,
-        w: [__m512i; MOST_VECTORS],
-        sums: &mut [__m512i; MOST_VECTORS],
-    ) {
-        // SAFETY: the caller's promise.
-        let a = unsafe { from.add(STRIDES * stride + OFFSET).cast::<i32>().read_unaligned() };
-        let a = _mm512_set1_epi32(a);
-        let (a_even, a_odd) =
-            (_mm512_and_si512(a, _mm512_set1_epi16(0xFF)), _mm512_srli_epi16::<8>(a));
-        for (sum, w) in sums.iter_mut().zip(w).take(C) {
-            let even = _mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(w));
-            let odd = _mm512_srai_epi16::<8>(w);
-            let even = _mm512_madd_epi16(a_even, even);
-            let odd = _mm512_madd_epi16(a_odd, odd);
-            *sum = _mm512_add_epi32(*sum, _mm512_add_epi32(even, odd));
-        }
-    }
-
-    /// Two products added in 16 bits: weights must be safe.
-    #[derive(Clone, Copy, Default)]
-    pub(super) struct Pairs;
-
-    impl Product for Pairs {
-        lanes!(
-            Isa::Avx512,
-            16,
-            __m512i,
-            _mm512_setzero_si512,
-            _mm512_add_epi32,
-            _mm512_loadu_si512,
-            _mm512_storeu_si512
-        );
-
-        #[inline(always)]
-        unsafe fn row<const C: usize, const STRIDES: usize, const OFFSET: usize>(
-            self,
-            from: *const u8,
-            stride: usize,
-            w: [__m512i; MOST_VECTORS],
-            sums: &mut [__m512i; MOST_VECTORS],
-        ) {
-            // SAFETY: the caller's promise. A single vector, at the right end, may take its time.
-            unsafe {
-                match C {
-                    2 => pairs::<STRIDES, OFFSET>(from, stride, w, sums),
-                    _ => wide::<C, STRIDES, OFFSET>(from, stride, w, sums),
-                }
-            }
-        }
-    }
-
-    /// Products in 32 bits.
-    #[derive(Clone, Copy, Default)]
-    pub(super) struct Wide;
-
-    impl Product for Wide {
-        lanes!(
-            Isa::Avx512,
-            16,
-            __m512i,
-            _mm512_setzero_si512,
-            _mm512_add_epi32,
-            _mm512_loadu_si512,
-            _mm512_storeu_si512
-        );
-
-        #[inline(always)]
-        unsafe fn row<const C: usize, const STRIDES: usize, const OFFSET: usize>(
-            self,
-            from: *const u8,
-            stride: usize,
-            w: [__m512i; MOST_VECTORS],
-            sums: &mut [__m512i; MOST_VECTORS],
-        ) {
-            // SAFETY: the caller's promise.
-            unsafe { wide::<C, STRIDES, OFFSET>(from, stride, w, sums) }
-        }
-    }
+    products!(
+        Isa::Avx512,
+        16,
+        __m512i,
+        zmm_reg,
+        "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2",
+        _mm512_setzero_si512,
+        _mm512_loadu_si512,
+        _mm512_storeu_si512,
+        _mm512_add_epi32,
+        _mm512_set1_epi32,
+        _mm512_set1_epi16,
+        _mm512_and_si512,
+        _mm512_srli_epi16,
+        _mm512_slli_epi16,
+        _mm512_srai_epi16,
+        _mm512_madd_epi16
+    );
 }
 
 /// Sixteen columns a vector, with the instruction made for it.

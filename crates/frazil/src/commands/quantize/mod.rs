@@ -151,6 +151,9 @@ struct ByteFlags {
     /// How ranges of weights are chosen: minmax, mse or kl [default: minmax]
     #[arg(long, value_name = "NAME")]
     weight_algorithm: Option<Algorithm>,
+    /// Bits of weights: 8, or 7, which is quicker on CPUs without VNNI [default: what suits this CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=8))]
+    weight_bits: Option<u8>,
     /// Carry outliers of inputs over to the weights (SmoothQuant), from 0 to 1
     #[arg(long, value_name = "ALPHA")]
     smooth: Option<f32>,
@@ -294,6 +297,8 @@ impl Args {
         let model = &mut quantization.model_wise;
         set(&mut model.weight.granularity, bytes.weights.map(|one| Some(vec![one])));
         set(&mut model.weight.algorithm, bytes.weight_algorithm.map(|one| Some(vec![one])));
+        let largest = |bits: u8| Some((1 << (bits - 1)) - 1);
+        set(&mut model.weight.largest, bytes.weight_bits.map(largest));
         set(&mut model.activation.algorithm, bytes.algorithm.map(|one| Some(vec![one])));
         for name in &bytes.keep {
             let names = NamePattern::new(name).map_err(|reason| frazil::Error::Usage {

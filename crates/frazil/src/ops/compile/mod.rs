@@ -36,7 +36,7 @@ use crate::{Error, Result};
 /// How such a file begins.
 pub const MAGIC: [u8; 8] = *b"FRAZIL\x00\x01";
 /// The layout of packed weights; another one is another file.
-const LAYOUT: u32 = 5;
+const LAYOUT: u32 = 6;
 /// Blocks begin at cache lines.
 const ALIGN: usize = 64;
 /// Larger constants are blocks of their own.

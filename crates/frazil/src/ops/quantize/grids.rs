@@ -177,7 +177,8 @@ impl Calibrated {
             None => None,
         };
         let weight = Weight { data: moved.as_deref().unwrap_or(&data), ..plain };
-        let scales = weights::scales(&weight, choice.granularity, choice.weight)?;
+        let largest = configuration.largest.unwrap_or(weights::FULL);
+        let scales = weights::scales(&weight, choice.granularity, choice.weight, largest)?;
         let correction = match (&self.seen.tensor(index).columns, configuration.bias_correction) {
             (Some(seen), true) => {
                 let mut means = seen.means()?;

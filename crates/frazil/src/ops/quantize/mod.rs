@@ -34,9 +34,10 @@ use std::str::FromStr;
 use std::time::Instant;
 
 use frazil_graph::Graph;
+use frazil_kernels::gemm::i8::largest_weight;
 use frazil_tune::choice::fingerprint;
 use frazil_tune::config::Note;
-use frazil_tune::{Config, History, Identity, Recipe, Resume, Settings, Space, Verdict};
+use frazil_tune::{Config, History, Identity, Recipe, Resume, Settings, Space, Verdict, weights};
 
 use crate::ops::text_model::{self, TextGraph};
 use crate::{Error, Result};
@@ -174,7 +175,18 @@ pub fn tune(given: Given<'_>, search: &Search, on_event: OnEvent<'_>) -> Result<
     let mut notes = history.notes().to_vec();
     notes.iter().for_each(|note| on_event(Doing::Note(note)));
     let mut model = Model::new(given, &config.quantization, search.kinds, on_event)?;
-    let space = Space::new(frazil_tune::Subject::ops(&model), &config.quantization)?;
+    let mut asked = config.quantization.clone();
+    let largest = &mut asked.model_wise.weight.largest;
+    if largest.is_none() && largest_weight(model.isa()) < weights::FULL {
+        *largest = Some(largest_weight(model.isa()));
+        let note = format!(
+            "weights have 7 bits: products of such are quicker on a CPU with {} only",
+            model.isa()
+        );
+        on_event(Doing::Note(&note));
+        notes.push(note);
+    }
+    let space = Space::new(frazil_tune::Subject::ops(&model), &asked)?;
     for note in space.notes.iter().map(say) {
         on_event(Doing::Note(&note));
         notes.push(note);

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use frazil_graph::pass::quantize::{Grids, quantize, sites};
 use frazil_graph::{Graph, Op};
+use frazil_kernels::Isa;
 use frazil_runtime::{Engine, EngineOptions, Inputs};
 use frazil_tensor::{DType, Tensor};
 use frazil_tune::config::Quantization;
@@ -124,6 +125,11 @@ impl<'a> Model<'a> {
             reference: None,
             on_event,
         })
+    }
+
+    /// The instructions that it is measured with.
+    pub fn isa(&self) -> Isa {
+        self.baseline.isa()
     }
 
     /// The numbers of a configuration.
