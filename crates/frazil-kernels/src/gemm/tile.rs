@@ -252,25 +252,28 @@ unsafe fn step<P: Product, const R: usize, const C: usize, const U: usize, const
     if !U.is_multiple_of(P::PACE) {
         return;
     }
-    let load = |step: usize, column: usize| match column < C && step < P::PACE {
+    let load = |step: usize, column: usize| match column < C {
         // SAFETY: the caller's promise.
         true => unsafe { p.load(w.add(((U + step) * C + column) * P::LANES * 4)) },
         false => p.zero(),
     };
-    let w = [0, 1].map(|step| [load(step, 0), load(step, 1), load(step, 2)]);
     macro_rules! rows {
-        ($($row:literal)*) => { $(
+        ($w:expr, $multiply:ident; $($row:literal)*) => { $(
             if $row < R {
-                let (from, sums) = (bases[$row / 3], &mut sums[$row]);
                 // SAFETY: the caller's promise.
                 unsafe {
-                    match P::PACE {
-                        1 => p.row::<C, { $row % 3 }, BYTES>(from, lda, w[0], sums),
-                        _ => p.two::<C, { $row % 3 }, BYTES>(from, lda, w, sums),
-                    }
+                    p.$multiply::<C, { $row % 3 }, BYTES>(
+                        bases[$row / 3], lda, $w, &mut sums[$row],
+                    );
                 }
             }
         )* };
     }
-    rows!(0 1 2 3 4 5 6 7 8 9 10 11);
+    let now = [load(0, 0), load(0, 1), load(0, 2)];
+    if P::PACE == 1 {
+        rows!(now, row; 0 1 2 3 4 5 6 7 8 9 10 11);
+    } else {
+        let next = [load(1, 0), load(1, 1), load(1, 2)];
+        rows!([now, next], two; 0 1 2 3 4 5 6 7 8 9 10 11);
+    }
 }
