@@ -14,7 +14,7 @@ use frazil_bert::build::{self, build};
 use frazil_bert::{BertConfig, Head};
 use frazil_runtime::{EngineOptions, Inputs};
 use frazil_tensor::Tensor;
-use frazil_tf::checkpoint::{Checkpoint, CheckpointOptions};
+use frazil_tf::checkpoint::{Checkpoint, Options as CheckpointOptions};
 use frazil_train::dropout::Rates;
 use frazil_train::loss;
 use frazil_train::optim::{self, Adam, Method};
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 type Any = Box<dyn std::error::Error>;
 
 /// As in the script.
-const RATE: f32 = 1e-5;
+const RATE: f64 = 1e-5;
 const VOCABULARY: usize = 30_522;
 
 fn trainer(folder: &Path, threads: usize, dropout: Option<f32>) -> Result<Trainer, Any> {

@@ -70,7 +70,7 @@ impl Keeper {
         step: u64,
         state: impl IntoIterator<Item = (String, Tensor)>,
     ) -> Result<PathBuf> {
-        let prefix = self.folder.join(format!("model.ckpt-{step}"));
+        let prefix = path(&self.folder, step);
         let mut writer = BundleWriter::create(&prefix, WriteOptions::default())?;
         for (name, tensor) in state {
             writer.add(&name, &tensor)?;
@@ -97,6 +97,11 @@ impl Keeper {
         gone.iter().for_each(|old| remove(old));
         Ok(prefix)
     }
+}
+
+/// What the checkpoint of a step is called.
+pub fn path(folder: &Path, step: u64) -> PathBuf {
+    folder.join(format!("model.ckpt-{step}"))
 }
 
 /// The MetaGraph beside a checkpoint.

@@ -54,8 +54,8 @@ pub enum Go {
     /// More.
     #[default]
     On,
-    /// More; the checkpoint that was just saved is the best so far, and stays.
-    Best,
+    /// More; this checkpoint is the best so far, and stays.
+    Keep(PathBuf),
     /// No more: a checkpoint is written, if there is none of this step, and the run ends.
     Stop,
 }
@@ -134,8 +134,8 @@ impl Run<'_> {
         let state = self.trainer.state().chain([(POSITION.to_owned(), place)]);
         let path = self.keeper.save(step, state)?;
         let go = watch(Event::Saved(&path, step))?;
-        if go == Go::Best {
-            self.keeper.keep_best(&path);
+        if let Go::Keep(best) = &go {
+            self.keeper.keep_best(best);
         }
         Ok((path, go))
     }

@@ -5,17 +5,19 @@
 //! is measured by `crates/frazil-tf/examples/checkpoint_speed.rs`.
 
 mod engines;
+mod finetune;
 mod formats;
 mod machine;
 mod report;
 mod squad;
 mod tokenize;
+mod train;
 
 use anyhow::{Context, Result, bail};
 
 pub use tokenize::english;
 
-const NAMES: &str = "formats, growth, peers, squad, tokenize";
+const NAMES: &str = "finetune, formats, growth, peers, squad, tokenize, train";
 
 /// What `formats` is to run.
 struct Options<'a> {
@@ -32,10 +34,12 @@ pub fn run(args: &[&str]) -> Result<()> {
     let [name, args @ ..] = args else { bail!("which benchmark? There are: {NAMES}") };
     match *name {
         "formats" => {}
+        "finetune" => return finetune::run(args),
         "growth" => return engines::growth::run(args),
         "peers" => return engines::run(args),
         "squad" => return squad::run(args),
         "tokenize" => return tokenize::run(args),
+        "train" => return train::run(args),
         other => bail!("no benchmark `{other}`; there are: {NAMES}"),
     }
     let mut options = Options { rounds: 5, small: false, python: None };

@@ -59,7 +59,7 @@ impl Peer {
 }
 
 /// In the order of running: those of one environment follow each other.
-const PEERS: [Peer; 11] = [
+const PEERS: [Peer; 12] = [
     Peer {
         name: "tokenizers",
         script: "word_pieces.py",
@@ -101,6 +101,16 @@ const PEERS: [Peer; 11] = [
         graphs: false,
         optional: false,
         megabytes: 150,
+    },
+    Peer {
+        name: "finetuned",
+        script: "finetuned.py",
+        requirements: TENSORFLOW,
+        write: |_| Ok(()),
+        judge: |_| Ok(true),
+        graphs: false,
+        optional: false,
+        megabytes: 50,
     },
     Peer::engine("onnxruntime", "graphs_onnxruntime.py", ENGINES),
     Peer::engine("openvino", "graphs_openvino.py", ENGINES),

@@ -110,7 +110,7 @@ mod tests {
         let environments: Vec<&str> =
             steps.iter().filter(|s| s.last_of_environment).map(|s| s.peer.name).collect();
         assert_eq!(rounds, ["int8"]);
-        assert_eq!(environments, ["tokenizers", "int8_tensorflow", "int8"]);
+        assert_eq!(environments, ["tokenizers", "finetuned", "int8"]);
     }
 
     #[test]

@@ -155,6 +155,25 @@ impl Python {
         Ok(Self { program, venv })
     }
 
+    /// Loads a package that is no program and unpacks it, so that its files can be used.
+    pub fn unpacked(&self, package: &str, to: &Path) -> Result<()> {
+        let wheels = to.join("wheels");
+        fs::create_dir_all(&wheels)?;
+        run(Command::new(&self.program)
+            .args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"])
+            .arg("--dest")
+            .arg(&wheels)
+            .arg(package))
+        .context("hint: the packages come from pip's configured index; is it reachable?")?;
+        for wheel in fs::read_dir(&wheels)? {
+            run(Command::new(&self.program)
+                .args(["-m", "zipfile", "-e"])
+                .arg(wheel?.path())
+                .arg(to))?;
+        }
+        Ok(())
+    }
+
     /// Deletes the environment.
     pub fn remove(self) -> Result<()> {
         fs::remove_dir_all(&self.venv)

@@ -32,4 +32,4 @@ pub use import::{ImportOptions, Imported, import};
 pub use initial::initialize;
 pub use outputs::default_outputs;
 pub use restorable::meta_graph;
-pub use saved_model::saved_model;
+pub use saved_model::{restorable_model, saved_model};

@@ -1,4 +1,5 @@
-//! A graph as a SavedModel: frozen, with the signature that TensorFlow Serving calls.
+//! A graph as a SavedModel, with the signature that TensorFlow Serving calls: frozen, or with variables
+//! that are restored when it is loaded.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use frazil_tf::proto::{
     FunctionDefLibrary, MetaGraphDef, SavedModel, SignatureDef, TensorInfo, TensorShapeProto,
 };
 
-use super::export;
+use super::{export, meta_graph};
 use crate::{Error, Result};
 
 /// The key that servers look for.
@@ -25,6 +26,26 @@ const SCHEMA_VERSION: i64 = 1;
 /// The message: one MetaGraph under the tag `serve`, whose signature has the graph's inputs and
 /// outputs under their names.
 pub fn saved_model(graph: &Graph, library: Option<&FunctionDefLibrary>) -> Result<SavedModel> {
+    let meta = MetaGraphDef {
+        meta_info_def: Some(MetaInfoDef {
+            // Loaders decide by it how old the graph is; ours are as of 1.15.
+            tensorflow_version: "1.15.5".to_owned(),
+            ..MetaInfoDef::default()
+        }),
+        graph_def: Some(export(graph, library)?),
+        ..MetaGraphDef::default()
+    };
+    served(graph, meta)
+}
+
+/// The same for a graph whose variables are not frozen: their values go into the model's folder.
+/// `others` are variables beside those of the graph.
+pub fn restorable_model(graph: &Graph, others: &[frazil_tensor::TensorInfo]) -> Result<SavedModel> {
+    served(graph, meta_graph(graph, others)?)
+}
+
+/// With tag and signature.
+fn served(graph: &Graph, mut meta: MetaGraphDef) -> Result<SavedModel> {
     let facts = infer(graph)?;
     let signature = SignatureDef {
         inputs: entries(graph, &facts, &graph.inputs)?,
@@ -32,17 +53,8 @@ pub fn saved_model(graph: &Graph, library: Option<&FunctionDefLibrary>) -> Resul
         method_name: METHOD.to_owned(),
         ..SignatureDef::default()
     };
-    let meta = MetaGraphDef {
-        meta_info_def: Some(MetaInfoDef {
-            tags: vec!["serve".to_owned()],
-            // Loaders decide by it how old the graph is; ours are as of 1.15.
-            tensorflow_version: "1.15.5".to_owned(),
-            ..MetaInfoDef::default()
-        }),
-        graph_def: Some(export(graph, library)?),
-        signature_def: BTreeMap::from([(SIGNATURE.to_owned(), signature)]),
-        ..MetaGraphDef::default()
-    };
+    meta.meta_info_def.get_or_insert_default().tags = vec!["serve".to_owned()];
+    meta.signature_def = BTreeMap::from([(SIGNATURE.to_owned(), signature)]);
     Ok(SavedModel { saved_model_schema_version: SCHEMA_VERSION, meta_graphs: vec![meta] })
 }
 

@@ -1,7 +1,7 @@
 //! `frazil finetune classifier MODEL …`, `frazil finetune squad MODEL …`
 
 use std::io::{IsTerminal, Write, stderr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -149,6 +149,12 @@ struct TrainingArgs {
     /// Leave out rows that cannot be used
     #[arg(long)]
     skip_bad_rows: bool,
+    /// Write the best checkpoint, or the last, as a SavedModel into a new folder below this one
+    #[arg(long, value_name = "DIR", alias = "export_saved_model")]
+    export_saved_model: Option<PathBuf>,
+    /// Sequences of a call of the SavedModel [default: any number]
+    #[arg(long, value_name = "N", requires = "export_saved_model")]
+    export_batch: Option<std::num::NonZeroUsize>,
     /// Threads [default: FRAZIL_THREADS, or one for each core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -202,6 +208,20 @@ impl TrainingArgs {
         }
     }
 
+    /// Writes the SavedModel, if that is asked for.
+    fn export(
+        &self,
+        report: &mut Report,
+        write: impl FnOnce(&Path, &Path, Option<usize>) -> Result<(PathBuf, PathBuf), Error>,
+    ) -> Result<(), Error> {
+        if let Some(dir) = &self.export_saved_model {
+            let checkpoint = report.best.as_ref().unwrap_or(&report.checkpoint);
+            let batch = self.export_batch.map(usize::from);
+            report.saved_model = Some(write(checkpoint, dir, batch)?.1);
+        }
+        Ok(())
+    }
+
     fn on_bad_row(&self) -> OnBadRow {
         if self.skip_bad_rows { OnBadRow::Skip } else { OnBadRow::Stop }
     }
@@ -221,7 +241,11 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
                 evaluate: !args.no_eval,
                 early_stop: args.training.early_stop,
             };
-            (classifier::classifier(&options, &mut |event| live.show(event))?, args.training.json)
+            let mut report = classifier::classifier(&options, &mut |event| live.show(event))?;
+            args.training.export(&mut report, |checkpoint, dir, batch| {
+                classifier::export(&options, Some(checkpoint), dir, batch)
+            })?;
+            (report, args.training.json)
         }
         What::Squad(args) => {
             let mut live = Live::new(args.training.quiet);
@@ -240,7 +264,11 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
                 on_bad_row: args.training.on_bad_row(),
                 early_stop: args.training.early_stop,
             };
-            (squad::squad(&options, &mut |event| live.show(event))?, args.training.json)
+            let mut report = squad::squad(&options, &mut |event| live.show(event))?;
+            args.training.export(&mut report, |checkpoint, dir, batch| {
+                squad::export(&options, Some(checkpoint), dir, batch)
+            })?;
+            (report, args.training.json)
         }
     };
     if json {
@@ -263,6 +291,9 @@ fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
         writeln!(out, "best checkpoint {}", best.display())?;
     }
     writeln!(out, "last checkpoint {}", report.checkpoint.display())?;
+    if let Some(written) = &report.saved_model {
+        writeln!(out, "SavedModel {}", written.display())?;
+    }
     writeln!(out, "curves in {}", report.report.display())?;
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! `run_classifier` of google-research/bert: the same flags, the same files, the same log on stderr.
-//! Beside the original's flags there are `--skip_bad_rows`, `--threads`, `--seed` and `--recompute`, and
-//! `--task_name` takes all tasks of GLUE that have classes.
+//! Beside the original's flags there are `--skip_bad_rows`, `--threads`, `--seed`, `--recompute`,
+//! `--export_saved_model` and `--export_batch_size`, and `--task_name` takes all tasks of GLUE that have
+//! classes.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -71,6 +72,16 @@ const PROGRAM: Program = Program {
         Flag::integer("threads", "0", "Threads, 0 for one for each core; not in the original."),
         Flag::integer("seed", "12345", "Of all chance in training; not in the original."),
         Flag::truth("recompute", false, "Train in less memory; not in the original."),
+        Flag::text(
+            "export_saved_model",
+            None,
+            "Write the model as a SavedModel into a new folder below this one; not in the original.",
+        ),
+        Flag::integer(
+            "export_batch_size",
+            "1",
+            "Sequences of a call of it, 0 for any number; not in the original.",
+        ),
     ],
 };
 
@@ -81,13 +92,17 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
         Err(outcome) => return Ok(outcome),
     };
     let options = options(&values)?;
-    let do_train = values.truth("do_train");
+    let (do_train, export) = (values.truth("do_train"), values.path("export_saved_model"));
+    let batch = training_log::export_batch(&values)?;
     if do_train {
-        let options = training(&values, &options)?;
-        classifier::train(&options, &mut training_log::show)?;
+        classifier::train(&training(&values, &options)?, &mut training_log::show)?;
     }
-    if options.do_eval || options.do_predict || !do_train {
+    if options.do_eval || options.do_predict || !(do_train || export.is_some()) {
         run_classifier(&options, &mut log)?;
+    }
+    if let Some(dir) = export {
+        let trained = training(&values, &options)?;
+        training_log::exported(&classifier::export(&trained, None, &dir, batch)?);
     }
     Ok(Outcome::Done)
 }

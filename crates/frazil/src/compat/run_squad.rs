@@ -71,6 +71,16 @@ const PROGRAM: Program = Program {
         Flag::truth("skip_bad_rows", false, "frazil's: leave bad questions out and count them"),
         Flag::integer("seed", "12345", "frazil's: of all chance in training"),
         Flag::truth("recompute", false, "frazil's: train in less memory"),
+        Flag::text(
+            "export_saved_model",
+            None,
+            "frazil's: write the model as a SavedModel into a new folder below this one",
+        ),
+        Flag::integer(
+            "export_batch_size",
+            "1",
+            "frazil's: windows of a call of it, 0 for any number",
+        ),
     ],
 };
 
@@ -91,13 +101,19 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let verbose = values.truth("verbose_logging");
     let batch = values.integer("predict_batch_size");
     let done = options(&values).and_then(|options| {
-        if let Some(options) = training(&values, &options)? {
-            squad::train(&options, &mut training_log::show)?;
+        let size = training_log::export_batch(&values)?;
+        if values.truth("do_train") {
+            squad::train(&training(&values, &options)?, &mut training_log::show)?;
         }
-        match values.truth("do_predict") {
-            true => run_squad(&options, &mut |event| log(&event, verbose, batch)).map(Some),
-            false => Ok(None),
+        let report = match values.truth("do_predict") {
+            true => Some(run_squad(&options, &mut |event| log(&event, verbose, batch))?),
+            false => None,
+        };
+        if let Some(dir) = values.path("export_saved_model") {
+            let trained = training(&values, &options)?;
+            training_log::exported(&squad::export(&trained, None, &dir, size)?);
         }
+        Ok(report)
     });
     match done {
         Ok(report) => {
@@ -124,7 +140,7 @@ fn options(values: &Values) -> Result<Options, Error> {
     let do_lower_case = values.truth("do_lower_case");
     casing::check(do_lower_case, values.text("init_checkpoint"))?;
     let (do_train, do_predict) = (values.truth("do_train"), values.truth("do_predict"));
-    if !do_train && !do_predict {
+    if !do_train && !do_predict && values.path("export_saved_model").is_none() {
         return Err(wrong(
             "At least one of `do_train` or `do_predict` must be True.".into(),
             "add `--do_predict=true`",
@@ -176,13 +192,12 @@ fn options(values: &Values) -> Result<Options, Error> {
     })
 }
 
-/// What training needs, if it is asked for.
-fn training(values: &Values, options: &Options) -> Result<Option<squad::Options>, Error> {
-    if !values.truth("do_train") {
-        return Ok(None);
+/// What training needs, and what is exported.
+fn training(values: &Values, options: &Options) -> Result<squad::Options, Error> {
+    if values.truth("do_train") {
+        run_squad::validate(options)?;
     }
-    run_squad::validate(options)?;
-    Ok(Some(squad::Options {
+    Ok(squad::Options {
         model: Model {
             bert_config_file: options.bert_config_file.clone(),
             vocab_file: options.vocab_file.clone(),
@@ -197,7 +212,7 @@ fn training(values: &Values, options: &Options) -> Result<Option<squad::Options>
         schedule: training_log::schedule(values, options.threads)?,
         on_bad_row: options.on_bad_row,
         early_stop: None,
-    }))
+    })
 }
 
 /// What the original logs.

@@ -1,5 +1,7 @@
 //! What `run_classifier` and `run_squad` have in common when they train: flags, and what is logged.
 
+use std::path::PathBuf;
+
 use frazil::ops::finetune::{Event, Schedule};
 use frazil::ops::train;
 use frazil::train::run::Go;
@@ -31,6 +33,25 @@ pub fn schedule(values: &Values, threads: Option<usize>) -> Result<Schedule, Err
         threads,
         ..Schedule::default()
     })
+}
+
+/// Sequences of a call of an exported model: those of the flag, or any number for 0.
+pub fn export_batch(values: &Values) -> Result<Option<usize>, Error> {
+    let given = values.integer("export_batch_size");
+    let wrong = |_| Error::Usage {
+        what: format!("`--export_batch_size` is {given}"),
+        hint: "give the sequences of a call, or 0 for any number".into(),
+    };
+    Ok(Some(usize::try_from(given).map_err(wrong)?).filter(|batch| *batch > 0))
+}
+
+/// Says what was exported, as Estimator does: under the name that the folder has while it is written.
+#[allow(clippy::print_stderr, reason = "the original's log")]
+pub fn exported((checkpoint, written): &(PathBuf, PathBuf)) {
+    eprintln!("INFO:tensorflow:Restoring parameters from {}", checkpoint.display());
+    let second = written.file_name().unwrap_or_default().to_string_lossy();
+    let folder = written.with_file_name(format!("temp-{second}"));
+    eprintln!("INFO:tensorflow:SavedModel written to: {}/saved_model.pb", folder.display());
 }
 
 /// Says what happens, in Estimator's words.

@@ -8,7 +8,7 @@
 mod arms;
 pub mod growth;
 mod markdown;
-mod model;
+pub mod model;
 mod options;
 mod record;
 mod rounds;

@@ -72,13 +72,17 @@ impl Size {
     }
 
     fn variables(&self) -> Vec<(String, Vec<usize>)> {
+        let mut variables = self.encoder();
+        variables.push(("cls/squad/output_bias".into(), vec![2]));
+        variables.push(("cls/squad/output_weights".into(), vec![2, self.hidden]));
+        variables
+    }
+
+    fn encoder(&self) -> Vec<(String, Vec<usize>)> {
         let Self { layers, hidden, vocabulary, .. } = *self;
         let table = large::table(large::Size { layers, hidden, vocabulary, positions: 512 });
         let encoder = table.into_iter().filter(|entry| !entry.name.starts_with("cls/"));
-        let mut variables: Vec<_> = encoder.map(|entry| (entry.name, entry.shape)).collect();
-        variables.push(("cls/squad/output_bias".into(), vec![2]));
-        variables.push(("cls/squad/output_weights".into(), vec![2, hidden]));
-        variables
+        encoder.map(|entry| (entry.name, entry.shape)).collect()
     }
 }
 
@@ -91,16 +95,13 @@ pub fn ready(size: Size, frozen: bool, python: Option<&Python>) -> Result<PathBu
     if !folder.join("bert_model.ckpt.index").is_file() {
         eprintln!("writing `{}`", folder.display());
         describe(size, &folder)?;
-        checkpoint(size, &prefix)?;
+        checkpoint(size.variables(), &prefix)?;
     }
     for (name, to) in [("frozen.pb", Target::Tf), ("huggingface", Target::Huggingface)] {
         let path = folder.join(name);
         let done = if to == Target::Tf { path.clone() } else { path.join("model.safetensors") };
         if !done.is_file() && (frozen || to != Target::Tf) {
-            let mut options = convert::Options::new(to);
-            options.graph = GraphOptions { head: Some(Head::Squad), ..GraphOptions::default() };
-            convert::convert(&prefix, &path, &options)
-                .with_context(|| format!("writing `{}`", path.display()))?;
+            write_as(&prefix, &path, to, Head::Squad)?;
         }
     }
     if let (Some(python), false) = (python, folder.join("model.onnx").is_file()) {
@@ -108,6 +109,34 @@ pub fn ready(size: Size, frozen: bool, python: Option<&Python>) -> Result<PathBu
         ensure!(status.success(), "`bert_onnx.py` failed");
     }
     Ok(folder)
+}
+
+/// The folder of the same model with a classifier of two classes instead: the checkpoint, and what
+/// transformers read.
+pub fn classifier(size: Size) -> Result<PathBuf> {
+    let mut folder = size.folder().into_os_string();
+    folder.push("-classifier");
+    fs::create_dir_all(&folder)?;
+    let folder = PathBuf::from(folder).canonicalize()?;
+    let (prefix, path) = (folder.join("bert_model.ckpt"), folder.join("huggingface"));
+    if !path.join("model.safetensors").is_file() {
+        eprintln!("writing `{}`", folder.display());
+        describe(size, &folder)?;
+        let mut variables = size.encoder();
+        variables.push(("output_bias".into(), vec![2]));
+        variables.push(("output_weights".into(), vec![2, size.hidden]));
+        checkpoint(variables, &prefix)?;
+        write_as(&prefix, &path, Target::Huggingface, Head::Classifier)?;
+    }
+    Ok(folder)
+}
+
+fn write_as(prefix: &Path, path: &Path, to: Target, head: Head) -> Result<()> {
+    let mut options = convert::Options::new(to);
+    options.graph = GraphOptions { head: Some(head), ..GraphOptions::default() };
+    convert::convert(prefix, path, &options)
+        .with_context(|| format!("writing `{}`", path.display()))?;
+    Ok(())
 }
 
 fn describe(size: Size, folder: &Path) -> Result<()> {
@@ -131,9 +160,9 @@ fn describe(size: Size, folder: &Path) -> Result<()> {
     Ok(fs::write(folder.join("vocab.txt"), pieces.join("\n") + "\n")?)
 }
 
-fn checkpoint(size: Size, prefix: &Path) -> Result<()> {
+fn checkpoint(variables: Vec<(String, Vec<usize>)>, prefix: &Path) -> Result<()> {
     let mut writer = BundleWriter::create(prefix, WriteOptions::default())?;
-    for (i, (name, shape)) in size.variables().into_iter().enumerate() {
+    for (i, (name, shape)) in variables.into_iter().enumerate() {
         writer.add(&name, &weight(&name, shape.into(), i as u64 + 1)?)?;
     }
     Ok(writer.finish()?)

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use frazil_bert::Head;
 use frazil_bert::features::classifier::{ClassifierInput, Labels, write_records};
 use frazil_bert::glue::{ReadOptions, Split, Task};
 use frazil_bert::rows::OnBadRow;
+use frazil_bert::{BertConfig, Head};
 use frazil_train::run::Go;
 
 use super::{
-    Event, Judge, Model, Prepared, Report, Schedule, Trained, finetune, open_model, train_only,
+    Event, Export, Judge, Model, Prepared, Report, Schedule, Trained, finetune, open_model,
+    train_only,
 };
 use crate::ops::run_classifier;
 use crate::{Error, Result};
@@ -53,6 +54,33 @@ pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) 
     train_only(|note| prepare(options, note), &options.model, &options.schedule, watch)
 }
 
+/// Writes a checkpoint, the newest if none is given, as a SavedModel below `dir`, for calls of so many
+/// sequences or any number.
+pub fn export(
+    options: &Options,
+    checkpoint: Option<&Path>,
+    dir: &Path,
+    batch: Option<usize>,
+) -> Result<(PathBuf, PathBuf)> {
+    let labels = options.task.labels();
+    let Labels::Classes(names) = &labels else { return Err(no_classes(options.task)) };
+    let export = Export {
+        head: Head::Classifier,
+        labels: names.len(),
+        config: &BertConfig::read(&options.model.bert_config_file)?,
+        max_seq_length: options.max_seq_length,
+        batch,
+    };
+    super::export_of(&options.model, checkpoint, &export, dir)
+}
+
+fn no_classes(task: Task) -> Error {
+    Error::Usage {
+        what: format!("{task} has scores, and only classes are learnt"),
+        hint: "choose a task with classes, such as MRPC".into(),
+    }
+}
+
 /// Reads and checks the data, and writes `train.tf_record`.
 fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> {
     let (config, tokenizer) = open_model(&options.model)?;
@@ -68,12 +96,7 @@ fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> 
         });
     }
     let labels = options.task.labels();
-    let Labels::Classes(names) = &labels else {
-        return Err(Error::Usage {
-            what: format!("{} has scores, and only classes are learnt", options.task),
-            hint: "choose a task with classes, such as MRPC".into(),
-        });
-    };
+    let Labels::Classes(names) = &labels else { return Err(no_classes(options.task)) };
     let count = names.len();
     let input = ClassifierInput::new(tokenizer, labels, options.max_seq_length)?;
     let how = ReadOptions { on_bad_row: options.on_bad_row, ..ReadOptions::default() };

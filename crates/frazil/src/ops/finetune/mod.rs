@@ -5,6 +5,7 @@
 //! model. `run_classifier` and `run_squad` train here, too, and evaluate afterwards.
 
 pub mod classifier;
+mod export;
 pub mod squad;
 
 use std::collections::BTreeMap;
@@ -13,11 +14,14 @@ use std::time::Instant;
 
 use frazil_bert::tokenizer::{Casing, Tokenizer, Vocabulary};
 use frazil_bert::{BertConfig, Head};
+use frazil_train::checkpoint::{newest, path as checkpoint_path};
 use frazil_train::run::Go;
 use serde::Serialize;
 
 use super::train::{self, Evaluation, History, Trained};
 use crate::{Error, Result};
+
+pub use export::{Export, export_saved_model};
 
 /// The model, and where it goes.
 #[derive(Clone, Debug)]
@@ -32,6 +36,17 @@ pub struct Model {
     pub init_checkpoint: Option<PathBuf>,
     /// Where checkpoints and everything else go.
     pub output_dir: PathBuf,
+}
+
+impl Model {
+    /// The checkpoint that training has led to; the one to begin with if there is none yet.
+    pub(crate) fn trained(&self) -> Result<PathBuf> {
+        let checkpoint = newest(&self.output_dir)?.or_else(|| self.init_checkpoint.clone());
+        checkpoint.ok_or_else(|| Error::Usage {
+            what: format!("`{}` has no checkpoint", self.output_dir.display()),
+            hint: "train first, or name one with `--init_checkpoint`".into(),
+        })
+    }
 }
 
 /// How long, how fast, how often: the original's flags and a few of ours.
@@ -128,6 +143,9 @@ pub struct Report {
     pub tokens_per_second: f64,
     /// The scores, in the order of steps.
     pub evaluations: Vec<Evaluation>,
+    /// The checkpoint as a SavedModel, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub saved_model: Option<PathBuf>,
     /// Curves and settings as a page.
     pub report: PathBuf,
     /// Seconds, evaluations included.
@@ -223,6 +241,21 @@ fn train_on(
     train::train(&options, &mut |event| watch(Event::Train(event)))
 }
 
+/// Exports a checkpoint, the newest if none is given: its path, and that of the SavedModel.
+fn export_of(
+    model: &Model,
+    checkpoint: Option<&Path>,
+    export: &Export<'_>,
+    dir: &Path,
+) -> Result<(PathBuf, PathBuf)> {
+    let checkpoint = match checkpoint {
+        Some(given) => given.to_path_buf(),
+        None => model.trained()?,
+    };
+    let written = export_saved_model(&checkpoint, export, dir)?;
+    Ok((checkpoint, written))
+}
+
 /// The scores of a checkpoint.
 pub(crate) type Scores<'j> = &'j dyn Fn(&Path) -> Result<BTreeMap<String, f64>>;
 
@@ -236,6 +269,28 @@ pub(crate) struct Judge<'j> {
     pub early_stop: Option<usize>,
 }
 
+/// How the evaluations of a run stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Standing {
+    /// The best score and its step.
+    best: Option<(f32, u64)>,
+    /// Evaluations since then.
+    since: usize,
+}
+
+impl Standing {
+    /// Counts one more; whether it is the best. As `f32`: an earlier one comes from TensorBoard's files.
+    fn add(&mut self, evaluation: &Evaluation, metric: &str) -> bool {
+        let score = evaluation.scores.get(metric).map_or(f32::NAN, |score| *score as f32);
+        let is_best = !score.is_nan() && self.best.is_none_or(|(before, _)| score > before);
+        match is_best {
+            true => *self = Self { best: Some((score, evaluation.step)), since: 0 },
+            false => self.since += 1,
+        }
+        is_best
+    }
+}
+
 /// Trains, evaluates every checkpoint, keeps the best, and writes the report.
 pub(crate) fn finetune(
     prepared: &Prepared,
@@ -245,32 +300,40 @@ pub(crate) fn finetune(
     watch: &mut dyn FnMut(Event<'_>),
 ) -> Result<Report> {
     let start = Instant::now();
-    let mut best: Option<(f64, PathBuf)> = None;
-    let mut without = 0;
+    let folder = &model.output_dir;
+    let mut standing = Standing::default();
+    let best = |standing: &Standing| standing.best.map(|(_, step)| checkpoint_path(folder, step));
     let trained = train_on(prepared, model, schedule, &mut |event| {
-        let (path, step) = match event {
-            Event::Train(train::Event::Saved(path, step)) => (path.to_path_buf(), step),
+        let (path, step, resumed) = match event {
+            Event::Train(train::Event::Saved(path, step)) => (path.to_path_buf(), step, false),
+            Event::Train(train::Event::Resuming(path, step)) => (path.to_path_buf(), step, true),
             other => {
                 watch(other);
                 return Ok(Go::On);
             }
         };
-        watch(Event::Train(train::Event::Saved(&path, step)));
+        watch(event);
         let Some(scores) = judge.scores.filter(|_| step > 0) else { return Ok(Go::On) };
-        let evaluation = Evaluation { step, scores: scores(&path)? };
-        History::evaluated(&model.output_dir, &evaluation)?;
-        let score = evaluation.scores.get(judge.metric).copied().unwrap_or(f64::NAN);
-        let is_best = best.as_ref().is_none_or(|(before, _)| score > *before);
-        watch(Event::Evaluated(&evaluation, is_best));
-        if is_best {
-            (best, without) = (Some((score, path)), 0);
-            return Ok(Go::Best);
+        let mut seen = false;
+        if resumed {
+            for before in History::read(folder)?.evaluations.iter().filter(|of| of.step <= step) {
+                standing.add(before, judge.metric);
+                seen |= before.step == step;
+            }
         }
-        without += 1;
-        let enough = judge.early_stop.is_some_and(|patience| without >= patience);
-        Ok(if enough { Go::Stop } else { Go::On })
+        // A run that was stopped between a checkpoint and its evaluation makes up for it.
+        if !seen {
+            let evaluation = Evaluation { step, scores: scores(&path)? };
+            History::evaluated(folder, &evaluation)?;
+            let is_best = standing.add(&evaluation, judge.metric);
+            watch(Event::Evaluated(&evaluation, is_best));
+        }
+        match judge.early_stop {
+            Some(patience) if standing.since >= patience.max(1) => Ok(Go::Stop),
+            _ => Ok(best(&standing).map_or(Go::On, Go::Keep)),
+        }
     })?;
-    let history = History::read(&model.output_dir)?;
+    let history = History::read(folder)?;
     let report = model.output_dir.join("report.html");
     let settings = [
         ("task", prepared.task.clone()),
@@ -291,7 +354,7 @@ pub(crate) fn finetune(
     train::page(&prepared.task, &settings, &trained, &history).write(&report)?;
     Ok(Report {
         task: prepared.task.clone(),
-        best: best.map(|(_, path)| path),
+        best: best(&standing),
         examples: prepared.examples,
         steps: trained.steps,
         taken: trained.taken,
@@ -301,6 +364,7 @@ pub(crate) fn finetune(
         },
         checkpoint: trained.checkpoint,
         evaluations: history.evaluations,
+        saved_model: None,
         report,
         seconds: start.elapsed().as_secs_f64(),
     })
@@ -316,5 +380,17 @@ mod tests {
         assert_eq!(Schedule::default().steps(3668), (343, 34));
         let small = Schedule { batch_size: 8, accumulate: 2, epochs: 2.5, ..Schedule::default() };
         assert_eq!(small.steps(100), (15, 1));
+    }
+
+    #[test]
+    fn the_best_is_remembered_and_what_followed_is_counted() {
+        let mut standing = Standing::default();
+        let scores = [(1, 0.5), (2, 0.7), (3, 0.7), (4, f64::NAN)];
+        let of =
+            |(step, score)| Evaluation { step, scores: BTreeMap::from([("f1".to_owned(), score)]) };
+        let bests: Vec<bool> =
+            scores.into_iter().map(|score| standing.add(&of(score), "f1")).collect();
+        assert_eq!(bests, [true, true, false, false]);
+        assert_eq!(standing, Standing { best: Some((0.7, 2)), since: 2 });
     }
 }

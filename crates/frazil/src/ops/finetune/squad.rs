@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-use frazil_bert::Head;
 use frazil_bert::metrics::squad::Reference;
 use frazil_bert::rows::OnBadRow;
 use frazil_bert::squad::{
@@ -11,10 +10,12 @@ use frazil_bert::squad::{
     shuffle_for_training, write_records,
 };
 use frazil_bert::tokenizer::Casing;
+use frazil_bert::{BertConfig, Head};
 use frazil_train::run::Go;
 
 use super::{
-    Event, Judge, Model, Prepared, Report, Schedule, Trained, finetune, open_model, train_only,
+    Event, Export, Judge, Model, Prepared, Report, Schedule, Trained, finetune, open_model,
+    train_only,
 };
 use crate::Result;
 use crate::ops::predict::answer::{self, Answerer, Questions};
@@ -62,6 +63,24 @@ pub fn squad(options: &Options, watch: &mut dyn FnMut(Event<'_>)) -> Result<Repo
 /// Trains only.
 pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Result<Trained> {
     train_only(|note| prepare(options, note), &options.model, &options.schedule, watch)
+}
+
+/// Writes a checkpoint, the newest if none is given, as a SavedModel below `dir`, for calls of so many
+/// windows or any number.
+pub fn export(
+    options: &Options,
+    checkpoint: Option<&Path>,
+    dir: &Path,
+    batch: Option<usize>,
+) -> Result<(PathBuf, PathBuf)> {
+    let export = Export {
+        head: Head::Squad,
+        labels: 2,
+        config: &BertConfig::read(&options.model.bert_config_file)?,
+        max_seq_length: options.features.max_seq_length,
+        batch,
+    };
+    super::export_of(&options.model, checkpoint, &export, dir)
 }
 
 /// Reads and checks the data, and writes `train.tf_record`.

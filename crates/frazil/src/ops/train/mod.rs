@@ -140,7 +140,14 @@ pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) 
     if let Some(path) = before {
         let state = Checkpoint::open(&path, CheckpointOptions::default())?;
         run.resume(&state)?;
-        watch(Event::Resuming(&path, run.trainer.steps()))?;
+        let steps = run.trainer.steps();
+        match watch(Event::Resuming(&path, steps))? {
+            Go::On => {}
+            Go::Keep(best) => run.keeper.keep_best(best),
+            Go::Stop => {
+                return Ok(Trained { checkpoint: path, steps, taken: 0, tokens: 0, seconds: 0.0 });
+            }
+        }
     }
     run.keeper.write_graph()?;
     let from = run.trainer.steps();
