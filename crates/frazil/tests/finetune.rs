@@ -2,6 +2,7 @@
 //! was not.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use frazil::bert::glue::Task;
@@ -13,6 +14,9 @@ use frazil::source::open_weights;
 use frazil::tensor::TensorStore;
 use frazil::tensor::testing::shared;
 use frazil::tf::checkpoint_state::CheckpointState;
+use frazil::tf::proto::TensorInfo;
+use frazil::tf::proto::tensor_info::Encoding;
+use frazil::tf::saved_model::SavedModelDir;
 use frazil::tf::{graph_def, meta_graph};
 use frazil::train::run::Go;
 
@@ -32,6 +36,7 @@ fn mrpc(output_dir: &Path) -> Option<classifier::Options> {
         model: model(output_dir)?,
         task: Task::Mrpc,
         data_dir: shared("fixtures/data/MRPC")?,
+        records: Vec::new(),
         max_seq_length: 64,
         schedule: Schedule {
             batch_size: 8,
@@ -126,6 +131,7 @@ fn squad_is_learnt() {
         model,
         train_file: data.join("train-v1.1.json"),
         dev_file: Some(data.join("dev-v1.1.json")),
+        records: Vec::new(),
         features: FeatureOptions {
             max_seq_length: 96,
             doc_stride: 32,
@@ -155,6 +161,162 @@ fn squad_is_learnt() {
     assert!(last < first, "{first} {last}");
     let scores = &report.evaluations.last().unwrap().scores;
     assert!(scores.contains_key("f1") && scores.contains_key("exact_match"));
+}
+
+/// A run that goes on knows what was best before: that checkpoint stays, however few are kept, and what
+/// followed counts for an early stop.
+#[test]
+fn the_best_is_remembered() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut options) = mrpc(folder.path()) else { return };
+    // Weights that do not change score the same every time: the first is the best.
+    options.schedule =
+        Schedule { learning_rate: 0.0, epochs: 1.0, save_every: 2, keep: 1, ..options.schedule };
+    let first = classifier::classifier(&options, &mut |_| {}).unwrap();
+    let best = folder.path().join("model.ckpt-2");
+    assert_eq!((first.steps, first.best.as_ref()), (4, Some(&best)));
+    options.schedule.epochs = 2.0;
+    let mut seen = 0;
+    let second = classifier::classifier(&options, &mut |event| {
+        if let Event::Evaluated(_, is_best) = event {
+            assert!(!is_best);
+            seen += 1;
+        }
+    })
+    .unwrap();
+    assert!(seen > 0 && second.taken < second.steps);
+    assert_eq!(second.best.as_ref(), Some(&best));
+    assert!(open_weights(&best, &Default::default()).is_ok());
+    assert_eq!(second.evaluations.len(), first.evaluations.len() + seen);
+    // Enough evaluations have passed.
+    (options.schedule.epochs, options.early_stop) = (3.0, Some(2));
+    let third = classifier::classifier(&options, &mut |_| {}).unwrap();
+    assert_eq!((third.taken, third.steps, third.best), (0, second.steps, Some(best)));
+}
+
+/// Recipe 2's export: a folder of the second, Estimator's names, the checkpoint's values.
+#[test]
+fn exports_are_estimators() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut options) = mrpc(&folder.path().join("out")) else { return };
+    options.schedule.epochs = 0.5;
+    let trained = classifier::train(&options, &mut |_| Ok(Go::On)).unwrap();
+    let dir = folder.path().join("saved_models");
+    let (of, written) = classifier::export(&options, None, &dir, Some(1)).unwrap();
+    assert_eq!((&of, written.parent()), (&trained.checkpoint, Some(dir.as_path())));
+    assert!(written.file_name().unwrap().to_string_lossy().parse::<u64>().is_ok());
+    let model = SavedModelDir::open(&written).unwrap();
+    let signature = &model.meta_graph(&["serve"]).unwrap().signature_def["serving_default"];
+    let ends = |infos: &BTreeMap<String, TensorInfo>| -> Vec<String> {
+        let entry = |(name, info): (&String, &TensorInfo)| {
+            let dims = &info.tensor_shape.as_ref().unwrap().dim;
+            let sizes: Vec<i64> = dims.iter().map(|dim| dim.size).collect();
+            let Some(Encoding::Name(tensor)) = &info.encoding else { panic!("a dense tensor") };
+            format!("{name} {tensor} {sizes:?}")
+        };
+        infos.iter().map(entry).collect()
+    };
+    assert_eq!(
+        ends(&signature.inputs),
+        [
+            "input_ids input_ids_1:0 [1, 64]",
+            "input_mask input_mask_1:0 [1, 64]",
+            "label_ids label_ids_1:0 [1]",
+            "segment_ids segment_ids_1:0 [1, 64]",
+        ]
+    );
+    assert_eq!(ends(&signature.outputs), ["probabilities loss/output:0 [1, 2]"]);
+    assert_eq!(signature.method_name, "tensorflow/serving/predict");
+    let all = tensors(&trained.checkpoint);
+    let is_weight = |name: &str| !name.contains("/adam_") && !name.starts_with("frazil/");
+    let weights: Vec<_> = all.into_iter().filter(|(name, _)| is_weight(name)).collect();
+    assert!(tensors(&model.variables_prefix()) == weights);
+    // A second one of the same second gets the next name.
+    let (_, next) = classifier::export(&options, None, &dir, None).unwrap();
+    assert!(next != written);
+}
+
+/// Packs of `frazil pack` can be trained on: the same sequences, several in a record.
+#[test]
+fn packs_can_be_trained_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut options) = mrpc(&folder.path().join("first")) else { return };
+    options.schedule.epochs = 0.5;
+    classifier::train(&options, &mut |_| Ok(Go::On)).unwrap();
+    let packs = folder.path().join("packed.tfrecord");
+    let done = std::process::Command::new(env!("CARGO_BIN_EXE_frazil"))
+        .arg("pack")
+        .arg(folder.path().join("first/train.tf_record"))
+        .args(["--max-seq-length", "192", "-o"])
+        .arg(&packs)
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    options.model.output_dir = folder.path().join("second");
+    options.records = vec![packs];
+    (options.schedule.epochs, options.schedule.batch_size) = (1.0, 2);
+    let (mut running, mut most) = (None, 0);
+    let trained = classifier::train(&options, &mut |event| {
+        match event {
+            Event::Running { examples, .. } => running = Some(examples),
+            Event::Train(train::Event::Step(step, _)) => {
+                assert!(step.report.loss.is_finite());
+                most = most.max(step.sequences);
+            }
+            _ => {}
+        }
+        Ok(Go::On)
+    })
+    .unwrap();
+    assert_eq!(trained.steps, running.unwrap() as u64 / 2);
+    assert!(most > 2, "several sequences in a pack");
+    assert!(!options.model.output_dir.join("train.tf_record").exists());
+}
+
+/// A record that was damaged stops the run where it is met, and is named; the checkpoint before it is whole.
+#[test]
+fn a_damaged_record_stops_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut options) = mrpc(&folder.path().join("first")) else { return };
+    options.schedule.epochs = 0.5;
+    classifier::train(&options, &mut |_| Ok(Go::On)).unwrap();
+    let records = folder.path().join("damaged.tfrecord");
+    let mut bytes = std::fs::read(folder.path().join("first/train.tf_record")).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x55;
+    std::fs::write(&records, bytes).unwrap();
+    options.model.output_dir = folder.path().join("second");
+    (options.records, options.schedule.epochs) = (vec![records], 2.0);
+    let error = classifier::train(&options, &mut |_| Ok(Go::On)).unwrap_err();
+    let said = format!("{:#}", anyhow::Error::from(error));
+    assert!(said.contains("damaged.tfrecord"), "{said}");
+    let state = CheckpointState::read(&options.model.output_dir).unwrap();
+    for path in state.into_iter().flat_map(|state| state.all_model_checkpoint_paths) {
+        assert!(!tensors(&path).is_empty());
+    }
+}
+
+/// A checkpoint of another shape is refused by name, to begin with and to go on from.
+#[test]
+fn other_shapes_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut options) = mrpc(&folder.path().join("out")) else { return };
+    let config = std::fs::read_to_string(&options.model.bert_config_file).unwrap();
+    let other = folder.path().join("bert_config.json");
+    std::fs::write(&other, config.replace("\"hidden_size\": 64", "\"hidden_size\": 32")).unwrap();
+    let fails = |options: &classifier::Options| {
+        let error = classifier::train(options, &mut |_| Ok(Go::On)).unwrap_err();
+        format!("{:#}", anyhow::Error::from(error))
+    };
+    let right = std::mem::replace(&mut options.model.bert_config_file, other.clone());
+    let said = fails(&options);
+    assert!(said.contains("bert/embeddings/") && said.contains("64"), "{said}");
+    options.model.bert_config_file = right;
+    options.schedule.epochs = 0.5;
+    classifier::train(&options, &mut |_| Ok(Go::On)).unwrap();
+    options.model.bert_config_file = other;
+    let said = fails(&options);
+    assert!(said.contains("bert/embeddings/") && said.contains("64"), "{said}");
 }
 
 /// What is wrong is said before anything is written, and with what to do about it.

@@ -51,6 +51,9 @@ struct ClassifierArgs {
     /// The folder with its .tsv files
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
+    /// Train on these records instead of train.tsv: sequences, or packs by `frazil pack` (can be repeated)
+    #[arg(long, value_name = "FILE")]
+    records: Vec<PathBuf>,
     /// Pieces of a sequence at most
     #[arg(long, value_name = "N", default_value = "128")]
     max_seq_length: usize,
@@ -70,8 +73,11 @@ struct SquadArgs {
     #[command(flatten)]
     model: ModelArgs,
     /// Questions with their answers
-    #[arg(long, value_name = "FILE")]
-    train: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "records")]
+    train: Option<PathBuf>,
+    /// Train on these records instead: windows, or packs by `frazil pack` (can be repeated)
+    #[arg(long, value_name = "FILE", conflicts_with = "train")]
+    records: Vec<PathBuf>,
     /// Questions to evaluate checkpoints on
     #[arg(long, value_name = "FILE")]
     dev: Option<PathBuf>,
@@ -119,7 +125,7 @@ struct TrainingArgs {
     /// How often each example is seen
     #[arg(long, value_name = "N", default_value = "3")]
     epochs: f64,
-    /// Examples of a batch
+    /// Examples of a batch; packs, if records are of packs
     #[arg(long, value_name = "N", default_value = "32")]
     batch_size: usize,
     /// Batches whose gradients are added up for one step
@@ -235,6 +241,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
                 model: args.model.checked()?,
                 task: args.task,
                 data_dir: args.data,
+                records: args.records,
                 max_seq_length: args.max_seq_length,
                 schedule: args.training.schedule(),
                 on_bad_row: args.training.on_bad_row(),
@@ -251,7 +258,8 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
             let mut live = Live::new(args.training.quiet);
             let options = squad::Options {
                 model: args.model.checked()?,
-                train_file: args.train,
+                train_file: args.train.unwrap_or_default(),
+                records: args.records,
                 dev_file: args.dev,
                 features: FeatureOptions {
                     max_seq_length: args.max_seq_length,

@@ -161,6 +161,7 @@ fn training(values: &Values, options: &Options) -> Result<classifier::Options, E
         },
         task: options.task,
         data_dir: options.data_dir.clone(),
+        records: Vec::new(),
         max_seq_length: options.max_seq_length,
         schedule: training_log::schedule(values, options.threads)?,
         on_bad_row: options.on_bad_row,

@@ -207,6 +207,7 @@ fn training(values: &Values, options: &Options) -> Result<squad::Options, Error>
         },
         train_file: values.path("train_file").unwrap_or_default(),
         dev_file: None,
+        records: Vec::new(),
         features: options.features,
         predict: options.predict,
         schedule: training_log::schedule(values, options.threads)?,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use frazil_bert::features::classifier::{ClassifierInput, Labels, write_records};
 use frazil_bert::glue::{ReadOptions, Split, Task};
 use frazil_bert::rows::OnBadRow;
+use frazil_bert::samples::Kind;
 use frazil_bert::{BertConfig, Head};
 use frazil_train::run::Go;
 
@@ -25,6 +26,9 @@ pub struct Options {
     pub task: Task,
     /// The folder with its files.
     pub data_dir: PathBuf,
+    /// Records to train on instead of the folder's train set, of sequences or of packs of them; a batch is
+    /// then so many of these.
+    pub records: Vec<PathBuf>,
     /// Pieces of a sequence at most.
     pub max_seq_length: usize,
     /// How long and how fast.
@@ -98,29 +102,34 @@ fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> 
     let labels = options.task.labels();
     let Labels::Classes(names) = &labels else { return Err(no_classes(options.task)) };
     let count = names.len();
-    let input = ClassifierInput::new(tokenizer, labels, options.max_seq_length)?;
     let how = ReadOptions { on_bad_row: options.on_bad_row, ..ReadOptions::default() };
-    let rows = options.task.read(&options.data_dir, Split::Train, &how)?;
-    if !rows.skipped.is_empty() {
-        note(format!("{} rows could not be used", rows.skipped.len()));
-    }
     if options.evaluate {
         // What is wrong with the dev set is said before hours are spent.
         options.task.read(&options.data_dir, Split::Dev, &how)?;
     }
-    let features = input.features_of_all(&rows.items)?;
-    super::make_folder(&options.model.output_dir)?;
-    let records = options.model.output_dir.join("train.tf_record");
-    write_records(&records, &features)?;
-    Ok(Prepared {
+    let prepared = |records: Vec<PathBuf>, examples: usize, samples: usize| Prepared {
         task: options.task.to_string(),
         head: Head::Classifier,
         labels: count,
         config,
         records,
-        examples: rows.items.len(),
-        samples: features.len(),
-    })
+        examples,
+        samples,
+    };
+    if !options.records.is_empty() {
+        let samples = super::count_records(&options.records, Kind::Classifier)?;
+        return Ok(prepared(options.records.clone(), samples, samples));
+    }
+    let input = ClassifierInput::new(tokenizer, labels, options.max_seq_length)?;
+    let rows = options.task.read(&options.data_dir, Split::Train, &how)?;
+    if !rows.skipped.is_empty() {
+        note(format!("{} rows could not be used", rows.skipped.len()));
+    }
+    let features = input.features_of_all(&rows.items)?;
+    super::make_folder(&options.model.output_dir)?;
+    let records = options.model.output_dir.join("train.tf_record");
+    write_records(&records, &features)?;
+    Ok(prepared(vec![records], rows.items.len(), features.len()))
 }
 
 /// The figures of `run_classifier` for one checkpoint.

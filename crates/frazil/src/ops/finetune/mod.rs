@@ -1,7 +1,7 @@
 //! `finetune`: a pre-trained BERT learns a task: classes ([`classifier`]) or answers ([`squad`]).
 //!
-//! Data is made into the original's records (`train.tf_record`), and [`train`] does the
-//! rest. Every checkpoint is evaluated as it was written, by the same code that evaluates any other
+//! Data is made into the original's records (`train.tf_record`), unless there are records already, of
+//! sequences or of packs of them, and [`train`] does the rest. Every checkpoint is evaluated as it was written, by the same code that evaluates any other
 //! model. `run_classifier` and `run_squad` train here, too, and evaluate afterwards.
 
 pub mod classifier;
@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use frazil_bert::samples::{Kind, Reader, ReaderOptions};
 use frazil_bert::tokenizer::{Casing, Tokenizer, Vocabulary};
 use frazil_bert::{BertConfig, Head};
 use frazil_train::checkpoint::{newest, path as checkpoint_path};
@@ -159,8 +160,8 @@ pub(crate) struct Prepared {
     pub head: Head,
     pub labels: usize,
     pub config: BertConfig,
-    pub records: PathBuf,
-    /// Examples as the data has them.
+    pub records: Vec<PathBuf>,
+    /// Examples as the data has them; packs, if the records are of packs.
     pub examples: usize,
     /// Records.
     pub samples: usize,
@@ -183,6 +184,18 @@ pub(crate) fn open_model(model: &Model) -> Result<(BertConfig, Tokenizer)> {
     }
     let casing = if model.do_lower_case { Casing::Lower } else { Casing::Keep };
     Ok((config, Tokenizer::new(vocabulary.into(), casing)?))
+}
+
+/// Counts records that are there already: sequences, or packs of them. They must hold what is learnt.
+fn count_records(records: &[PathBuf], kind: Kind) -> Result<usize> {
+    let reader = Reader::open(records, ReaderOptions::default())?;
+    match reader.kind() == kind {
+        true => Ok(reader.samples_in(0) as usize),
+        false => Err(Error::Usage {
+            what: format!("the records are for {:?}, not for {kind:?}", reader.kind()),
+            hint: "give records of the task that is learnt".into(),
+        }),
+    }
 }
 
 pub(crate) fn make_folder(folder: &Path) -> Result<()> {
@@ -226,7 +239,7 @@ fn train_on(
         config: prepared.config.clone(),
         init_checkpoint: model.init_checkpoint.clone(),
         output_dir: model.output_dir.clone(),
-        records: vec![prepared.records.clone()],
+        records: prepared.records.clone(),
         batch_size: schedule.batch_size,
         accumulate: schedule.accumulate,
         learning_rate: schedule.learning_rate,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use frazil_bert::metrics::squad::Reference;
 use frazil_bert::rows::OnBadRow;
+use frazil_bert::samples::Kind;
 use frazil_bert::squad::{
     FeatureOptions, PredictOptions, ReadOptions, build_features, read_examples,
     shuffle_for_training, write_records,
@@ -29,6 +30,8 @@ pub struct Options {
     pub model: Model,
     /// Questions with their answers.
     pub train_file: PathBuf,
+    /// Records to train on instead, of windows or of packs of them; a batch is then so many of these.
+    pub records: Vec<PathBuf>,
     /// Questions that checkpoints are evaluated on, if there are any.
     pub dev_file: Option<PathBuf>,
     /// How windows are cut.
@@ -86,6 +89,19 @@ pub fn export(
 /// Reads and checks the data, and writes `train.tf_record`.
 fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> {
     let (config, tokenizer) = open_model(&options.model)?;
+    let prepared = |records: Vec<PathBuf>, examples: usize, samples: usize| Prepared {
+        task: if options.predict.version_2 { "SQuAD 2.0" } else { "SQuAD 1.1" }.to_owned(),
+        head: Head::Squad,
+        labels: 2,
+        config,
+        records,
+        examples,
+        samples,
+    };
+    if !options.records.is_empty() {
+        let samples = super::count_records(&options.records, Kind::Squad)?;
+        return Ok(prepared(options.records.clone(), samples, samples));
+    }
     let read = ReadOptions {
         training: true,
         version_2: options.predict.version_2,
@@ -101,15 +117,7 @@ fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> 
     super::make_folder(&options.model.output_dir)?;
     let records = options.model.output_dir.join("train.tf_record");
     write_records(&records, &features)?;
-    Ok(Prepared {
-        task: if options.predict.version_2 { "SQuAD 2.0" } else { "SQuAD 1.1" }.to_owned(),
-        head: Head::Squad,
-        labels: 2,
-        config,
-        records,
-        examples: rows.items.len(),
-        samples: features.len(),
-    })
+    Ok(prepared(vec![records], rows.items.len(), features.len()))
 }
 
 /// The official scores of one checkpoint.
