@@ -23,16 +23,16 @@ import torch  # noqa: E402
 import transformers  # noqa: E402
 
 # As in the example.
-RATE, CLIP, VOCABULARY = 1e-5, 1.0, 30522
+RATE, CLIP = 1e-5, 1.0
 
 
-def batch(lengths, pad):
+def batch(lengths, pad, vocabulary):
     """Tensors [b, s]; the same ids as frazil's."""
     shape = (len(lengths), pad)
     ids, mask = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     for row, length in enumerate(lengths):
         places = np.arange(length, dtype=np.int64)
-        ids[row, :length] = (places * 7919 + row * 104_729 + length) % (VOCABULARY - 1000) + 1000
+        ids[row, :length] = (places * 7919 + row * 104_729 + length) % vocabulary
         mask[row, :length] = 1
     labels = np.arange(len(lengths)) % 2
     fed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros(shape, np.int64), "labels": labels}
@@ -72,7 +72,8 @@ class Training:
 
 
 def answer(training, request):
-    batches = [batch(lengths, request["pad"]) for lengths in request["batches"]]
+    vocabulary = training.model.config.vocab_size
+    batches = [batch(lengths, request["pad"], vocabulary) for lengths in request["batches"]]
     if request.get("check"):
         return training.check(batches[0])
     return {"seconds": [training.seconds(fed) for fed in batches]}

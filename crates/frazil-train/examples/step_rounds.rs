@@ -26,11 +26,14 @@ type Any = Box<dyn std::error::Error>;
 
 /// As in the script.
 const RATE: f64 = 1e-5;
-const VOCABULARY: usize = 30_522;
 
-fn trainer(folder: &Path, threads: usize, dropout: Option<f32>) -> Result<Trainer, Any> {
-    let config = BertConfig::read(folder.join("bert_config.json"))?;
-    let mut graph = build(&config, Head::Classifier, &build::Options::default())?;
+fn trainer(
+    config: &BertConfig,
+    folder: &Path,
+    threads: usize,
+    dropout: Option<f32>,
+) -> Result<Trainer, Any> {
+    let mut graph = build(config, Head::Classifier, &build::Options::default())?;
     loss::attach(&mut graph, Head::Classifier, loss::Options::default())?;
     let mut trainer = Trainer::new(
         graph,
@@ -48,12 +51,12 @@ fn trainer(folder: &Path, threads: usize, dropout: Option<f32>) -> Result<Traine
 }
 
 /// `[b, s]`; the same ids as the script's.
-fn batch(lengths: &[usize], s: usize) -> Result<Inputs, Any> {
+fn batch(lengths: &[usize], s: usize, vocabulary: usize) -> Result<Inputs, Any> {
     let b = lengths.len();
     let (mut ids, mut mask) = (vec![0i32; b * s], vec![0i32; b * s]);
     for (row, &length) in lengths.iter().enumerate() {
         for place in 0..length.min(s) {
-            let id = (place * 7919 + row * 104_729 + length) % (VOCABULARY - 1000) + 1000;
+            let id = (place * 7919 + row * 104_729 + length) % vocabulary;
             (ids[row * s + place], mask[row * s + place]) = (id as i32, 1);
         }
     }
@@ -70,16 +73,17 @@ fn batch(lengths: &[usize], s: usize) -> Result<Inputs, Any> {
     Ok(inputs)
 }
 
-fn batches(request: &Value) -> Result<Vec<Inputs>, Any> {
+fn batches(request: &Value, vocabulary: usize) -> Result<Vec<Inputs>, Any> {
     let pad = request["pad"].as_u64().ok_or("`pad` is a number")? as usize;
     let lengths: Vec<Vec<usize>> = serde_json::from_value(request["batches"].clone())?;
-    lengths.iter().map(|lengths| batch(lengths, pad)).collect()
+    lengths.iter().map(|lengths| batch(lengths, pad, vocabulary)).collect()
 }
 
 fn main() -> Result<(), Any> {
     let mut args = std::env::args().skip(1);
     let folder = PathBuf::from(args.next().ok_or("FOLDER THREADS")?);
     let threads = args.next().ok_or("FOLDER THREADS")?.parse()?;
+    let config = BertConfig::read(folder.join("bert_config.json"))?;
     let mut training: Option<Trainer> = None;
     let say = |answer: Value| -> Result<(), Any> {
         println!("{answer}");
@@ -88,16 +92,16 @@ fn main() -> Result<(), Any> {
     say(json!({ "ready": true }))?;
     for line in stdin().lock().lines() {
         let request: Value = serde_json::from_str(&line?)?;
-        let batches = batches(&request)?;
+        let batches = batches(&request, config.vocab_size)?;
         if request["check"] == json!(true) {
             let first = batches.first().ok_or("no batch")?;
-            let report = trainer(&folder, threads, None)?.step(&[first])?;
+            let report = trainer(&config, &folder, threads, None)?.step(&[first])?;
             say(json!({ "loss": report.loss, "norm": report.norm }))?;
             continue;
         }
         let trainer = match &mut training {
             Some(trainer) => trainer,
-            none => none.insert(trainer(&folder, threads, Some(0.1))?),
+            none => none.insert(trainer(&config, &folder, threads, Some(0.1))?),
         };
         let mut seconds = Vec::new();
         for batch in &batches {
