@@ -12,6 +12,55 @@ use frazil_tensor::{Element, Tensor};
 
 use crate::{Error, Result};
 
+/// What each masked piece counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Basis {
+    /// As much as any other, as in the original.
+    #[default]
+    Token,
+    /// So much that each sequence counts as much as any other: the loss is a mean of sequences' means.
+    Sequence,
+}
+
+/// What becomes of a batch before it is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Form {
+    /// What each masked piece counts.
+    pub basis: Basis,
+    /// Pieces that the model knows, where there may be others: those become [`UNKNOWN`], and are not
+    /// predicted. A masked piece 0 is not predicted either: files of MLPerf fill up with it.
+    pub vocabulary: Option<usize>,
+}
+
+/// `[UNK]` of Google's vocabularies.
+pub const UNKNOWN: i32 = 100;
+
+impl Form {
+    /// Changes the batch.
+    pub fn apply(&self, batch: &mut PackedBatch) {
+        let masked = &mut batch.masked;
+        if let Some(vocabulary) = self.vocabulary {
+            let other = |id: i32| usize::try_from(id).is_ok_and(|id| id >= vocabulary);
+            batch.input_ids.iter_mut().filter(|id| other(**id)).for_each(|id| *id = UNKNOWN);
+            for (id, weight) in masked.ids.iter_mut().zip(&mut masked.weights) {
+                if *id == 0 || other(*id) {
+                    (*id, *weight) = (0, 0.0);
+                }
+            }
+        }
+        if self.basis == Basis::Sequence {
+            let mut sums = vec![0f32; batch.bounds.len()];
+            for (weight, &sequence) in masked.weights.iter().zip(&masked.sequences) {
+                sums[sequence as usize] += weight;
+            }
+            for (weight, &sequence) in masked.weights.iter_mut().zip(&masked.sequences) {
+                let sum = sums[sequence as usize];
+                *weight = if sum > 0.0 { *weight / sum } else { 0.0 };
+            }
+        }
+    }
+}
+
 /// The inputs of a head's loss ([`crate::loss::attach`]): `[b, s]`, where `b` are the sequences of
 /// the batch and `s` is the length of the longest.
 pub fn inputs(batch: &PackedBatch, head: Head) -> Result<Inputs> {
@@ -51,7 +100,7 @@ pub fn inputs(batch: &PackedBatch, head: Head) -> Result<Inputs> {
         }
         Head::Pretraining | Head::Mlm | Head::Nsp => {
             if head != Head::Nsp {
-                masked(&mut inputs, batch, &begins)?;
+                masked(&mut inputs, batch, &begins, s)?;
             }
             if head != Head::Mlm {
                 complete(&batch.next_sentence_labels, b, "whether the next text follows")?;
@@ -64,29 +113,21 @@ pub fn inputs(batch: &PackedBatch, head: Head) -> Result<Inputs> {
     Ok(inputs)
 }
 
-/// `[b, p]`, where `p` is the largest number of masked pieces of a sequence; what is missing to it
-/// counts for nothing.
-fn masked(inputs: &mut Inputs, batch: &PackedBatch, begins: &[usize]) -> Result<()> {
-    let b = batch.sequences();
-    let mut count = vec![0usize; b];
-    let places: Vec<(usize, usize)> = batch
-        .masked
-        .sequences
-        .iter()
-        .map(|&sequence| {
-            let place = count[sequence as usize];
-            count[sequence as usize] += 1;
-            (sequence as usize, place)
-        })
-        .collect();
-    let p = count.into_iter().max().unwrap_or(0).max(1);
-    let (mut positions, mut ids) = (vec![0i32; b * p], vec![0i32; b * p]);
-    let mut weights = vec![0f32; b * p];
-    for (i, &(sequence, place)) in places.iter().enumerate() {
-        let at = sequence * p + place;
-        positions[at] = (batch.masked.rows[i] as usize - begins[sequence]) as i32;
-        ids[at] = batch.masked.ids[i];
-        weights[at] = batch.masked.weights[i];
+/// `[b, p]`, as few as hold all masked pieces. The graph adds up where an example begins and a position
+/// in it, so a position may lie beyond its example's end: pieces are spread evenly over the examples,
+/// and next to none is computed for nothing. What is missing to `b * p` counts for nothing.
+fn masked(inputs: &mut Inputs, batch: &PackedBatch, begins: &[usize], s: usize) -> Result<()> {
+    let (b, count) = (batch.sequences(), batch.masked.rows.len());
+    let p = count.div_ceil(b.max(1)).max(1);
+    // What counts for nothing points to the first row of its own example.
+    let mut positions = vec![0i32; b * p];
+    let (mut ids, mut weights) = (vec![0i32; b * p], vec![0f32; b * p]);
+    for at in 0..count {
+        let sequence = batch.masked.sequences[at] as usize;
+        let row = sequence * s + batch.masked.rows[at] as usize - begins[sequence];
+        positions[at] = row as i32 - (at / p * s) as i32;
+        ids[at] = batch.masked.ids[at];
+        weights[at] = batch.masked.weights[at];
     }
     put(inputs, "masked_lm_positions", &[b, p], positions)?;
     put(inputs, "masked_lm_ids", &[b, p], ids)?;

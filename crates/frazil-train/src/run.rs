@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use frazil_bert::Head;
 use frazil_bert::samples::{Position, Reader};
+use frazil_runtime::Parameters;
 use frazil_tensor::{Tensor, TensorStore};
 
 use crate::checkpoint::Keeper;
@@ -33,6 +34,8 @@ pub struct Step {
     pub report: trainer::Report,
     /// Sequences of its batches.
     pub sequences: usize,
+    /// Sequences of all steps so far.
+    pub seen: u64,
     /// Pieces of its batches.
     pub tokens: usize,
     /// What it took, reading included.
@@ -42,8 +45,8 @@ pub struct Step {
 /// What happens on the way.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A step was taken.
-    Step(&'a Step),
+    /// A step was taken, and these are the weights now.
+    Step(&'a Step, &'a Parameters),
     /// A checkpoint was written, after so many steps.
     Saved(&'a Path, u64),
 }
@@ -72,9 +75,14 @@ pub struct Run<'r> {
     pub keeper: &'r mut Keeper,
     /// How long.
     pub plan: Plan,
+    /// What becomes of batches before they are used.
+    pub form: batch::Form,
+    /// Sequences that were trained on so far.
+    pub seen: u64,
 }
 
-/// The name that the reader's place is stored under: epoch, sample and pack.
+/// The name that the reader's place is stored under: epoch, sample and pack; and the sequences that
+/// were trained on.
 const POSITION: &str = "frazil/position";
 
 impl Run<'_> {
@@ -90,7 +98,7 @@ impl Run<'_> {
         let mut saved_at = self.trainer.steps();
         while self.trainer.steps() < self.plan.steps {
             let step = self.step()?;
-            let go = watch(Event::Step(&step))?;
+            let go = watch(Event::Step(&step, self.trainer.parameters()))?;
             let at = self.trainer.steps();
             let is_last = at >= self.plan.steps || go == Go::Stop;
             // A step that was passed over is no reason to store the one before it again.
@@ -113,14 +121,17 @@ impl Run<'_> {
         let start = Instant::now();
         let (mut batches, mut sequences, mut tokens) = (Vec::new(), 0, 0);
         for _ in 0..self.plan.accumulate.max(1) {
-            let batch = self.reader.next_batch()?.ok_or(Error::NoBatch)?;
+            let mut batch = self.reader.next_batch()?.ok_or(Error::NoBatch)?;
+            self.form.apply(&mut batch);
             sequences += batch.sequences();
             tokens += batch.rows();
             batches.push(batch::inputs(&batch, self.head)?);
         }
         let batches: Vec<_> = batches.iter().collect();
         let report = self.trainer.step(&batches)?;
-        Ok(Step { report, sequences, tokens, seconds: start.elapsed().as_secs_f64() })
+        self.seen += sequences as u64;
+        let (seen, seconds) = (self.seen, start.elapsed().as_secs_f64());
+        Ok(Step { report, sequences, seen, tokens, seconds })
     }
 
     fn save<E: From<Error>>(
@@ -128,8 +139,8 @@ impl Run<'_> {
         watch: &mut dyn FnMut(Event<'_>) -> std::result::Result<Go, E>,
     ) -> std::result::Result<(PathBuf, Go), E> {
         let Position { epoch, sample, pack } = Reader::position(self.reader);
-        let place = [epoch, sample, pack].map(|number| number as i64).to_vec();
-        let place = Tensor::from_vec([3], place).expect("three numbers");
+        let place = [epoch, sample, pack, self.seen].map(|number| number as i64).to_vec();
+        let place = Tensor::from_vec([4], place).expect("four numbers");
         let step = self.trainer.steps();
         let state = self.trainer.state().chain([(POSITION.to_owned(), place)]);
         let path = self.keeper.save(step, state)?;
@@ -147,21 +158,23 @@ impl Run<'_> {
         if checkpoint.info(POSITION).is_none() {
             let batches = self.trainer.steps().saturating_mul(self.plan.accumulate.max(1) as u64);
             for _ in 0..batches {
-                self.reader.next_batch()?;
+                let batch = self.reader.next_batch()?;
+                self.seen += batch.map_or(0, |batch| batch.sequences() as u64);
             }
             return Ok(());
         }
         let failed = |source| Error::NoState { name: POSITION.to_owned(), source };
         let tensor = checkpoint.tensor(POSITION).map_err(failed)?;
         let values = tensor.values::<i64>().map(|values| values.into_owned());
-        let Ok(Ok([epoch, sample, pack])) = values.map(<[i64; 3]>::try_from) else {
+        let Ok(Ok([epoch, sample, pack, seen])) = values.map(<[i64; 4]>::try_from) else {
             return Err(Error::WrongState {
                 name: POSITION.to_owned(),
                 found: format!("{} {}", tensor.dtype(), tensor.shape()),
-                expected: "three int64".to_owned(),
+                expected: "four int64".to_owned(),
             });
         };
         let place = |number: i64| number as u64;
+        self.seen = place(seen);
         let position = Position { epoch: place(epoch), sample: place(sample), pack: place(pack) };
         Ok(self.reader.seek(position)?)
     }

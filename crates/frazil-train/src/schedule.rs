@@ -42,6 +42,19 @@ impl Schedule {
             Schedule::Epochs { steps, rates } => latest(rates, step / (*steps).max(1)),
         }
     }
+
+    /// The largest rate that it speaks of; no number if one of them is none, or below 0.
+    pub fn largest(&self) -> f64 {
+        let usable = |rate: &f64| if *rate >= 0.0 { *rate } else { f64::NAN };
+        let rates = match self {
+            Schedule::Constant(rate) => vec![*rate],
+            Schedule::Bert(bert) => vec![bert.rate],
+            Schedule::Steps(rates) | Schedule::Epochs { rates, .. } => {
+                rates.iter().map(|(_, rate)| *rate).collect()
+            }
+        };
+        rates.iter().map(usable).fold(0.0, |most, rate| if rate <= most { most } else { rate })
+    }
 }
 
 fn latest(rates: &[(u64, f64)], at: u64) -> f32 {

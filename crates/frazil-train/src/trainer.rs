@@ -290,15 +290,28 @@ impl Trainer {
         self.optimizer.slots().map(slot).chain([step]).collect()
     }
 
+    /// Lets the optimizer remember what a store says that one remembered; what it lacks stays 0. Gives
+    /// how many slots it had.
+    pub fn load_slots(&mut self, store: &dyn TensorStore) -> Result<usize> {
+        let mut loaded = 0;
+        for (of, slot, values) in self.optimizer.slots_mut() {
+            let name = format!("{of}/{slot}");
+            if store.info(&name).is_none() {
+                continue;
+            }
+            let tensor = store.tensor(&name);
+            let tensor = tensor.map_err(|source| Error::NoState { name: name.clone(), source })?;
+            fill_slot(&name, values, &tensor)?;
+            tensor.release();
+            loaded += 1;
+        }
+        Ok(loaded)
+    }
+
     /// Goes on from a stored [`Trainer::state`].
     pub fn restore(&mut self, state: &dyn TensorStore) -> Result<()> {
         let get = |name: &str| {
             state.tensor(name).map_err(|source| Error::NoState { name: name.to_owned(), source })
-        };
-        let wrong = |name: &str, found: &Tensor, expected: String| Error::WrongState {
-            name: name.to_owned(),
-            found: format!("{} {}", found.dtype(), found.shape()),
-            expected,
         };
         let integer = |name: &str| -> Result<u64> {
             let tensor = get(name)?;
@@ -325,16 +338,25 @@ impl Trainer {
         }
         for (of, slot, values) in self.optimizer.slots_mut() {
             let name = format!("{of}/{slot}");
-            let tensor = get(&name)?;
-            match tensor.values::<f32>() {
-                Ok(stored) if stored.len() == values.len() => values.copy_from_slice(&stored),
-                _ => return Err(wrong(&name, &tensor, format!("{} float32", values.len()))),
-            }
+            fill_slot(&name, values, &get(&name)?)?;
         }
         (self.parameters, self.step, self.loss_scale) = (parameters, step, loss_scale);
         self.options.seed = seed;
         Ok(())
     }
+}
+
+fn wrong(name: &str, found: &Tensor, expected: String) -> Error {
+    let found = format!("{} {}", found.dtype(), found.shape());
+    Error::WrongState { name: name.to_owned(), found, expected }
+}
+
+fn fill_slot(name: &str, values: &mut [f32], stored: &Tensor) -> Result<()> {
+    match stored.values::<f32>() {
+        Ok(stored) if stored.len() == values.len() => values.copy_from_slice(&stored),
+        _ => return Err(wrong(name, stored, format!("{} float32", values.len()))),
+    }
+    Ok(())
 }
 
 /// Names of what a state has beside weights and slots.

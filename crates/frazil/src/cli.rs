@@ -70,6 +70,8 @@ enum Command {
     RecordToBinary(compat::pack_pretraining_data::ToBinaryArgs),
     #[command(name = "run_classifier")]
     RunClassifier(compat::run_classifier::Args),
+    #[command(name = "run_pretraining")]
+    RunPretraining(compat::run_pretraining::Args),
     #[command(name = "saved_model_cli")]
     SavedModelCli(compat::saved_model_cli::Args),
     #[command(name = "run_squad")]
@@ -184,6 +186,7 @@ fn dispatch(command: Command, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Mo(args) => compat::mo::run(args, out),
         Command::PackPretrainingData(args) => compat::pack_pretraining_data::pack(args, out),
         Command::RecordToBinary(args) => compat::pack_pretraining_data::to_binary(args, out),
+        Command::RunPretraining(args) => compat::run_pretraining::run(args, out),
         Command::RunClassifier(args) => compat::run_classifier::run(args, out),
         Command::SavedModelCli(args) => compat::saved_model_cli::run(args, out),
         Command::RunSquad(args) => compat::run_squad::run(args, out),

@@ -15,6 +15,7 @@ pub const TOOLS: &[&str] = &[
     "pack_pretraining_data",
     "record_to_binary",
     "run_classifier",
+    "run_pretraining",
     "run_squad",
     "saved_model_cli",
     "tune_squad",

@@ -150,7 +150,7 @@ fn squad_is_learnt() {
     };
     let mut losses = Vec::new();
     let report = squad::squad(&options, &mut |event| {
-        if let Event::Train(train::Event::Step(step, _)) = event {
+        if let Event::Train(train::Event::Step(step, _, _)) = event {
             losses.push(step.report.loss);
         }
     })

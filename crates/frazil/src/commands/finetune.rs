@@ -329,7 +329,7 @@ impl Live {
         Self { quiet, bar, last: Instant::now(), loss: None, tokens: 0.0, seconds: 0.0 }
     }
 
-    fn say(&self, line: &str) {
+    pub fn say(&self, line: &str) {
         match &self.bar {
             _ if self.quiet => {}
             Some(bar) => bar.println(line),
@@ -350,18 +350,7 @@ impl Live {
                 let (examples, steps) = (thousands(examples as u64), thousands(steps));
                 self.say(&format!("{examples} examples{windows}, {steps} steps of {batch}"));
             }
-            Event::Train(train::Event::Initialized(report)) => {
-                let (loaded, fresh) = (report.loaded, report.fresh.join(", "));
-                let fresh = if fresh.is_empty() { fresh } else { format!("; new: {fresh}") };
-                self.say(&format!("{loaded} weights from the checkpoint{fresh}"));
-            }
-            Event::Train(train::Event::Resuming(path, step)) => {
-                self.say(&format!("goes on from {} after {step} steps", path.display()));
-            }
-            Event::Train(train::Event::Step(step, of)) => self.step(step, of),
-            Event::Train(train::Event::Saved(path, _)) => {
-                self.say(&format!("wrote {}", path.display()));
-            }
+            Event::Train(event) => self.train(&event),
             Event::Evaluated(evaluation, is_best) => {
                 let scores = evaluation.scores.iter();
                 let scores: Vec<String> = scores.map(|(n, s)| format!("{n} {s:.4}")).collect();
@@ -371,7 +360,26 @@ impl Live {
         }
     }
 
-    pub fn step(&mut self, step: &Step, of: u64) {
+    /// What happens in any training.
+    pub fn train(&mut self, event: &train::Event<'_>) {
+        match event {
+            train::Event::Initialized(report) if report.loaded == 0 => {
+                self.say(&format!("{} new weights", report.fresh.len()));
+            }
+            train::Event::Initialized(report) => {
+                let (loaded, fresh) = (report.loaded, report.fresh.join(", "));
+                let fresh = if fresh.is_empty() { fresh } else { format!("; new: {fresh}") };
+                self.say(&format!("{loaded} weights from the checkpoint{fresh}"));
+            }
+            train::Event::Resuming(path, step) => {
+                self.say(&format!("goes on from {} after {step} steps", path.display()));
+            }
+            train::Event::Step(step, of, _) => self.step(step, *of),
+            train::Event::Saved(path, _) => self.say(&format!("wrote {}", path.display())),
+        }
+    }
+
+    fn step(&mut self, step: &Step, of: u64) {
         const OLD: f64 = 0.95;
         let (taken, loss) = (step.report.step + 1, step.report.loss);
         self.loss = Some(self.loss.map_or(loss, |old| OLD * old + (1.0 - OLD) * loss));

@@ -10,6 +10,7 @@ pub mod freeze_graph;
 pub mod mo;
 pub mod pack_pretraining_data;
 pub mod run_classifier;
+pub mod run_pretraining;
 pub mod run_squad;
 pub mod saved_model_cli;
 mod training_log;

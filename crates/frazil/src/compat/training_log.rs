@@ -1,4 +1,4 @@
-//! What `run_classifier` and `run_squad` have in common when they train: flags, and what is logged.
+//! What `run_classifier`, `run_squad` and `run_pretraining` have in common when they train: flags, and what is logged.
 
 use std::path::PathBuf;
 
@@ -70,22 +70,31 @@ pub fn show(event: Event<'_>) -> Result<Go> {
         }
         Event::Note(note) => eprintln!("note: {note}"),
         Event::Evaluated(..) => {}
-        Event::Train(train::Event::Initialized(report)) => {
+        Event::Train(event) => show_training(&event),
+    }
+    Ok(Go::On)
+}
+
+/// The same of what happens in any training.
+#[allow(clippy::print_stderr, reason = "the original's log")]
+pub fn show_training(event: &train::Event<'_>) {
+    let info = |text: String| eprintln!("INFO:tensorflow:{text}");
+    match event {
+        train::Event::Initialized(report) => {
             report.fresh.iter().for_each(|name| info(format!("  name = {name}, *NEW*")));
         }
-        Event::Train(train::Event::Resuming(path, _)) => {
+        train::Event::Resuming(path, _) => {
             info(format!("Restoring parameters from {}", path.display()));
         }
-        Event::Train(train::Event::Saved(path, step)) => {
+        train::Event::Saved(path, step) => {
             info(format!("Saving checkpoints for {step} into {}.", path.display()));
         }
-        Event::Train(train::Event::Step(step, of)) => {
+        train::Event::Step(step, of, _) => {
             let taken = step.report.step + 1;
-            if step.report.step == 0 || taken.is_multiple_of(EVERY) || taken == of {
+            if step.report.step == 0 || taken.is_multiple_of(EVERY) || taken == *of {
                 let (loss, speed) = (step.report.loss, step.tokens as f64 / step.seconds);
                 info(format!("loss = {loss}, step = {taken} ({speed:.0} pieces/sec)"));
             }
         }
     }
-    Ok(Go::On)
 }

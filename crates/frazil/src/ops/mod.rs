@@ -19,6 +19,7 @@ pub mod minmax;
 pub(crate) mod model;
 pub mod pack;
 pub mod predict;
+pub mod pretrain;
 pub mod quantize;
 pub mod role;
 pub mod run;

@@ -466,7 +466,7 @@ fn write_eval(
 }
 
 /// As numpy prints a `float32`: the fewest digits that read back as the same.
-fn float32(value: f32) -> String {
+pub(crate) fn float32(value: f32) -> String {
     if value.is_nan() {
         return "nan".into();
     }

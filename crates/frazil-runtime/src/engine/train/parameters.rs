@@ -131,6 +131,12 @@ impl Parameters {
     }
 }
 
+impl std::fmt::Debug for Parameters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parameters").field("infos", &self.infos).finish_non_exhaustive()
+    }
+}
+
 impl TensorStore for Parameters {
     fn infos(&self) -> &[TensorInfo] {
         &self.infos

@@ -17,6 +17,7 @@ use frazil_bert::tokenizer::{Casing, Tokenizer, Vocabulary};
 use frazil_bert::{BertConfig, Head};
 use frazil_train::checkpoint::{newest, path as checkpoint_path};
 use frazil_train::run::Go;
+use frazil_train::schedule::Bert;
 use serde::Serialize;
 
 use super::train::{self, Evaluation, History, Trained};
@@ -233,24 +234,20 @@ fn train_on(
         batch: schedule.batch_size * schedule.accumulate.max(1),
         steps,
     })?;
-    let options = train::Options {
-        head: prepared.head,
-        labels: prepared.labels,
-        config: prepared.config.clone(),
-        init_checkpoint: model.init_checkpoint.clone(),
-        output_dir: model.output_dir.clone(),
-        records: prepared.records.clone(),
-        batch_size: schedule.batch_size,
-        accumulate: schedule.accumulate,
-        learning_rate: schedule.learning_rate,
-        steps,
-        warmup_steps,
-        save_every: schedule.save_every,
-        keep: schedule.keep,
-        seed: schedule.seed,
-        recompute: schedule.recompute,
-        threads: schedule.threads,
-    };
+    let rate = Bert { rate: schedule.learning_rate, steps, warmup: warmup_steps };
+    let (config, folder) = (prepared.config.clone(), model.output_dir.clone());
+    let mut options = train::Options::bert(prepared.head, config, rate, folder);
+    options.labels = prepared.labels;
+    options.init_checkpoint = model.init_checkpoint.clone();
+    options.records = prepared.records.clone();
+    options.reading.packs = schedule.batch_size;
+    options.reading.shuffle = Some(schedule.seed);
+    options.accumulate = schedule.accumulate;
+    options.save_every = schedule.save_every;
+    options.keep = schedule.keep;
+    options.seed = schedule.seed;
+    options.recompute = schedule.recompute;
+    options.threads = schedule.threads;
     train::train(&options, &mut |event| watch(Event::Train(event)))
 }
 

@@ -7,23 +7,26 @@
 
 mod history;
 mod page;
+mod start;
 
 use std::path::{Path, PathBuf};
 
 use frazil_bert::build::{self, build};
+use frazil_bert::config::Formulas;
 use frazil_bert::packing::Depth;
 use frazil_bert::samples::{Reader, ReaderOptions};
 use frazil_bert::{BertConfig, Head};
 use frazil_convert::tf;
-use frazil_runtime::EngineOptions;
+use frazil_runtime::{EngineOptions, Parameters};
 use frazil_tensor::TensorStore;
 use frazil_tf::checkpoint::{Checkpoint, Options as CheckpointOptions};
 use frazil_tf::proto::MetaGraphDef;
+use frazil_train::batch::Form;
 use frazil_train::checkpoint::{Keeper, newest};
 use frazil_train::dropout::Rates;
 use frazil_train::run::{self, Go, Plan, Run};
-use frazil_train::schedule::{Bert, Schedule};
-use frazil_train::{Trainer, initial, loss, trainer};
+use frazil_train::schedule::{Bert, LossScale, Schedule, Transition};
+use frazil_train::{Trainer, initial, loss, optim, trainer};
 
 use crate::source::open_weights;
 use crate::{Error, Result};
@@ -44,32 +47,82 @@ pub struct Options {
     pub labels: usize,
     /// The model.
     pub config: BertConfig,
+    /// What the configuration cannot say.
+    pub formulas: Formulas,
     /// The weights to begin with; new ones if not given, and for what it lacks.
     pub init_checkpoint: Option<PathBuf>,
+    /// Whether what an optimizer remembers begins as the checkpoint has it, too.
+    pub init_slots: bool,
     /// Where checkpoints, events and the report go.
     pub output_dir: PathBuf,
-    /// Records of samples, as the original writes them.
+    /// Files of samples: TFRecords or binaries, packed or not.
     pub records: Vec<PathBuf>,
-    /// Samples of a batch.
-    pub batch_size: usize,
+    /// How they are read; its `packs` are the packs of a batch, or the samples, where these are not
+    /// packed.
+    pub reading: ReaderOptions,
+    /// What becomes of batches before they are used.
+    pub form: Form,
     /// Batches of a step.
     pub accumulate: usize,
-    /// The full learning rate.
-    pub learning_rate: f64,
+    /// How weights are changed.
+    pub optimizer: optim::Options,
+    /// By how much.
+    pub schedule: Schedule,
+    /// Another β₁ by the step.
+    pub beta1: Option<Transition>,
+    /// The factor on the loss.
+    pub loss_scale: LossScale,
     /// All steps.
     pub steps: u64,
-    /// Steps until the rate is full.
-    pub warmup_steps: u64,
     /// Steps between two checkpoints.
     pub save_every: u64,
     /// Checkpoints that are kept, 0 for all.
     pub keep: usize,
     /// Of the order of samples, of dropout, and of new weights.
     pub seed: u64,
+    /// Whether padding is left out; if not, rows of padding are computed like any other.
+    pub packed: bool,
     /// Less memory for more time.
     pub recompute: bool,
     /// Threads; `FRAZIL_THREADS`, or one for each core, if none.
     pub threads: Option<usize>,
+}
+
+impl Options {
+    /// As google-research/bert trains: its optimizer and schedule, batches of 32 samples in an order by
+    /// chance, each alone. What is trained on is still to be named.
+    pub fn bert(head: Head, config: BertConfig, schedule: Bert, output_dir: PathBuf) -> Self {
+        Self {
+            head,
+            labels: 2,
+            config,
+            formulas: Formulas::default(),
+            init_checkpoint: None,
+            init_slots: false,
+            output_dir,
+            records: Vec::new(),
+            reading: ReaderOptions {
+                packs: 32,
+                shuffle: Some(12345),
+                depth: Depth::AtMost(1),
+                repeat: true,
+                ..ReaderOptions::default()
+            },
+            form: Form::default(),
+            accumulate: 1,
+            optimizer: optim::Options::bert(),
+            steps: schedule.steps,
+            schedule: Schedule::Bert(schedule),
+            beta1: None,
+            loss_scale: LossScale::Static(1.0),
+            save_every: 1000,
+            keep: 5,
+            seed: 12345,
+            packed: true,
+            recompute: false,
+            threads: None,
+        }
+    }
 }
 
 /// What happens on the way.
@@ -79,8 +132,8 @@ pub enum Event<'a> {
     Initialized(&'a initial::Report),
     /// The run goes on from this checkpoint, after so many steps.
     Resuming(&'a Path, u64),
-    /// A step was taken, of so many.
-    Step(&'a Step, u64),
+    /// A step was taken, of so many, and these are the weights now.
+    Step(&'a Step, u64, &'a Parameters),
     /// A checkpoint was written, after so many steps.
     Saved(&'a Path, u64),
 }
@@ -104,23 +157,20 @@ pub struct Trained {
 pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Result<Trained> {
     check(options)?;
     let mut trainer = Trainer::new(graph(options, false)?, trainer_options(options))?;
-    let mut reader = Reader::open(
-        &options.records,
-        ReaderOptions {
-            packs: options.batch_size,
-            shuffle: Some(options.seed),
-            depth: Depth::AtMost(1),
-            repeat: true,
-            ..ReaderOptions::default()
-        },
-    )?;
+    let reading = ReaderOptions { repeat: true, ..options.reading.clone() };
+    let mut reader = Reader::open(&options.records, reading)?;
     let before = newest(&options.output_dir)?;
     if before.is_none() {
         let weights = options.init_checkpoint.as_ref();
         let weights = weights.map(|path| open_weights(path, &Default::default())).transpose()?;
+        let vocabulary = options.form.vocabulary;
+        let weights = weights.as_ref().map(|weights| start::Start::new(weights, vocabulary));
         let weights = weights.as_ref().map(|weights| weights as &dyn TensorStore);
         let (deviation, seed) = (options.config.initializer_range, options.seed);
         let report = initial::load(trainer.parameters_mut(), weights, deviation, seed)?;
+        if let Some(weights) = weights.filter(|_| options.init_slots) {
+            trainer.load_slots(weights)?;
+        }
         watch(Event::Initialized(&report))?;
     }
     let meta = meta_graph(options, &trainer)?;
@@ -136,6 +186,8 @@ pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) 
         head: options.head,
         keeper: &mut keeper,
         plan,
+        form: options.form,
+        seen: 0,
     };
     if let Some(path) = before {
         let state = Checkpoint::open(&path, CheckpointOptions::default())?;
@@ -154,11 +206,11 @@ pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) 
     let (mut tokens, mut seconds) = (0, 0.0);
     let mut writer = history::Writer::create(&options.output_dir, from, options.steps)?;
     let checkpoint = run.go(&mut |event| match event {
-        run::Event::Step(step) => {
+        run::Event::Step(step, weights) => {
             tokens += step.tokens as u64;
             seconds += step.seconds;
             writer.step(step)?;
-            watch(Event::Step(step, options.steps))
+            watch(Event::Step(step, options.steps, weights))
         }
         run::Event::Saved(path, step) => {
             writer.flush()?;
@@ -172,26 +224,22 @@ pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) 
 /// What can be told before anything is opened.
 fn check(options: &Options) -> Result<()> {
     let wrong = |what: String, hint: &str| Err(Error::Usage { what, hint: hint.into() });
-    if options.batch_size == 0 {
+    if options.reading.packs == 0 {
         return wrong("a batch size of 0 leaves nothing".into(), "give 1 or more");
     }
     if options.steps == 0 {
         let hint = "give more data, more epochs or a smaller batch";
         return wrong("there is not even one step to take".into(), hint);
     }
-    if !(options.learning_rate.is_finite() && options.learning_rate >= 0.0) {
-        let what = format!("a learning rate of {} is none", options.learning_rate);
+    let rate = options.schedule.largest();
+    if !(rate.is_finite() && rate >= 0.0) {
+        let what = format!("a learning rate of {rate} is none");
         return wrong(what, "give a number such as 2e-5");
     }
     Ok(())
 }
 
 fn trainer_options(options: &Options) -> trainer::Options {
-    let schedule = Schedule::Bert(Bert {
-        rate: options.learning_rate,
-        steps: options.steps,
-        warmup: options.warmup_steps,
-    });
     let pooled = if options.head == Head::Classifier { POOLED_DROPOUT } else { 0.0 };
     trainer::Options {
         dropout: Some(Rates {
@@ -199,16 +247,25 @@ fn trainer_options(options: &Options) -> trainer::Options {
             attention: options.config.attention_probs_dropout_prob as f32,
             pooled,
         }),
+        optimizer: options.optimizer.clone(),
+        schedule: options.schedule.clone(),
+        beta1: options.beta1,
+        loss_scale: options.loss_scale,
         seed: options.seed,
+        packed: options.packed,
         recompute: options.recompute,
+        norm_of_rows: true,
         engine: EngineOptions { threads: options.threads, ..EngineOptions::default() },
-        ..trainer::Options::bert(schedule)
     }
 }
 
 /// The original's graph with its loss; `whole`: with all that it gives, as it stands in files.
 fn graph(options: &Options, whole: bool) -> Result<frazil_graph::Graph> {
-    let of_head = build::Options { labels: options.labels, ..build::Options::default() };
+    let of_head = build::Options {
+        labels: options.labels,
+        formulas: options.formulas,
+        ..build::Options::default()
+    };
     let mut graph = build(&options.config, options.head, &of_head)?;
     loss::attach(&mut graph, options.head, loss::Options { padding: whole, outputs: whole })?;
     Ok(graph)

@@ -1,0 +1,307 @@
+//! `run_pretraining.py` of google-research/bert: the same flags, checks, log and `eval_results.txt`. Records may be packed
+//! ones, too. What ends the original with a traceback ends this with its message and exit code 1.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+
+use frazil::bert::packing::Depth;
+use frazil::bert::samples::{ReaderOptions, Sample, SampleFile, Shape};
+use frazil::bert::{BertConfig, Head};
+use frazil::ops::pretrain::{self, Event, evaluate};
+use frazil::ops::train;
+use frazil::source::files_of_list;
+use frazil::train::batch::Form;
+use frazil::train::checkpoint::newest;
+use frazil::train::run::Go;
+use frazil::train::schedule::Bert;
+use frazil::{Error, Result};
+
+use super::absl::{Flag, Program, Values};
+use super::training_log;
+use crate::cli::{self, Outcome};
+
+/// Pre-training on masked pieces and next sentences, with the flags of google-research/bert's run_pretraining.py
+#[derive(Debug, clap::Args)]
+#[command(
+    disable_help_flag = true,
+    after_help = "Examples:
+  frazil run_pretraining --input_file='examples.tfrecord*' --output_dir=out --do_train=True --do_eval=True \\
+      --bert_config_file=bert_config.json --num_train_steps=10000 --num_warmup_steps=100 --learning_rate=1e-4
+  frazil run_pretraining --input_file=examples.tfrecord --output_dir=out --do_eval=True --bert_config_file=bert_config.json \\
+      --init_checkpoint=model.ckpt-40"
+)]
+pub struct Args {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+const PROGRAM: Program = Program {
+    name: "run_pretraining",
+    about: "Run masked LM/next sentence masked_lm pre-training for BERT.",
+    flags: &[
+        Flag::text("bert_config_file", None, "the model's bert_config.json").required(),
+        Flag::text("input_file", None, "TFRecords, with commas between them; patterns are known")
+            .required(),
+        Flag::text("output_dir", None, "where checkpoints and scores go").required(),
+        Flag::text("init_checkpoint", None, "the weights to begin with"),
+        Flag::integer("max_seq_length", "128", "pieces of a sequence, as the records have them"),
+        Flag::integer("max_predictions_per_seq", "20", "masked pieces of a sequence, as there"),
+        Flag::truth("do_train", false, "train"),
+        Flag::truth("do_eval", false, "evaluate the newest checkpoint"),
+        Flag::integer(
+            "train_batch_size",
+            "32",
+            "sequences of a step; packs, where they are packed",
+        ),
+        Flag::integer("eval_batch_size", "8", "the same in evaluation"),
+        Flag::float("learning_rate", "5e-5", "the rate after warm-up; it falls to 0 from there"),
+        Flag::integer("num_train_steps", "100000", "training steps"),
+        Flag::integer("num_warmup_steps", "10000", "steps in which the rate grows"),
+        Flag::integer("save_checkpoints_steps", "1000", "steps between two checkpoints"),
+        Flag::integer("iterations_per_loop", "1000", "has no effect"),
+        Flag::integer("max_eval_steps", "100", "batches of an evaluation"),
+        Flag::truth("use_tpu", false, "has no effect: frazil runs on the CPU"),
+        Flag::text("tpu_name", None, "has no effect"),
+        Flag::text("tpu_zone", None, "has no effect"),
+        Flag::text("gcp_project", None, "has no effect"),
+        Flag::text("master", None, "has no effect"),
+        Flag::integer("num_tpu_cores", "8", "has no effect"),
+        Flag::integer("seed", "12345", "frazil's: of all chance in training"),
+        Flag::truth("recompute", false, "frazil's: train in less memory"),
+    ],
+};
+
+/// Flags that say something about machines that frazil does not use.
+const ELSEWHERE: [&str; 7] = [
+    "use_tpu",
+    "tpu_name",
+    "tpu_zone",
+    "gcp_project",
+    "master",
+    "num_tpu_cores",
+    "iterations_per_loop",
+];
+
+/// Runs the command. The original's log goes to stderr.
+#[allow(clippy::print_stderr, reason = "the original's log")]
+pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    let values = match PROGRAM.start(&args.arguments, out)? {
+        Ok(values) => values,
+        Err(outcome) => return Ok(outcome),
+    };
+    for name in ELSEWHERE.into_iter().filter(|name| values.is_given(name)) {
+        eprintln!("warning: `--{name}` has no effect: frazil runs on the CPU");
+    }
+    match work(&values) {
+        Ok(()) => Ok(Outcome::Done),
+        Err(error) => {
+            cli::report(&error.into());
+            Ok(Outcome::CheckFailed)
+        }
+    }
+}
+
+fn wrong(what: String, hint: &str) -> Error {
+    Error::Usage { what, hint: hint.into() }
+}
+
+#[allow(clippy::print_stderr, reason = "the original's log")]
+fn info(text: &str) {
+    eprintln!("INFO:tensorflow:{text}");
+}
+
+fn work(values: &Values) -> Result<()> {
+    let (do_train, do_eval) = (values.truth("do_train"), values.truth("do_eval"));
+    if !do_train && !do_eval {
+        return Err(wrong(
+            "At least one of `do_train` or `do_eval` must be True.".into(),
+            "add `--do_train=true`",
+        ));
+    }
+    let asked = Asked::read(values)?;
+    info("*** Input Files ***");
+    asked.records.iter().for_each(|file| info(&format!("  {}", file.display())));
+    if do_train {
+        info("***** Running training *****");
+        info(&format!("  Batch size = {}", asked.train_batch_size));
+        let options = pretrain::Options { train: asked.training(values)?, evaluation: None };
+        pretrain::pretrain(&options, &mut |event| {
+            if let Event::Train(event) = event {
+                training_log::show_training(&event);
+            }
+            Ok(Go::On)
+        })?;
+    }
+    if do_eval {
+        info("***** Running evaluation *****");
+        info(&format!("  Batch size = {}", asked.eval_batch_size));
+        evaluate(&asked, number(values, "max_eval_steps", 1)?)?;
+    }
+    Ok(())
+}
+
+/// What training and evaluation have in common.
+struct Asked {
+    config: BertConfig,
+    records: Vec<PathBuf>,
+    output_dir: PathBuf,
+    init_checkpoint: Option<PathBuf>,
+    shape: Shape,
+    train_batch_size: usize,
+    eval_batch_size: usize,
+}
+
+fn number(values: &Values, name: &str, least: u64) -> Result<u64> {
+    let value = values.integer(name);
+    let number = u64::try_from(value).ok().filter(|number| *number >= least);
+    number.ok_or_else(|| {
+        wrong(format!("`--{name}` is {value}"), &format!("give a number from {least} on"))
+    })
+}
+
+impl Asked {
+    fn read(values: &Values) -> Result<Self> {
+        let path = |name: &str| {
+            let missing = || wrong(format!("`--{name}` must not be empty"), "name a file");
+            values.path(name).ok_or_else(missing)
+        };
+        let config = BertConfig::read(path("bert_config_file")?)?;
+        let records = files_of_list(values.text("input_file").unwrap_or_default())?;
+        let shape = Shape {
+            max_length: number(values, "max_seq_length", 1)? as usize,
+            max_predictions: number(values, "max_predictions_per_seq", 1)? as usize,
+            ..Shape::default()
+        };
+        let asked = Self {
+            config,
+            records,
+            output_dir: path("output_dir")?,
+            init_checkpoint: values.path("init_checkpoint"),
+            shape,
+            train_batch_size: number(values, "train_batch_size", 1)? as usize,
+            eval_batch_size: number(values, "eval_batch_size", 1)? as usize,
+        };
+        asked.check()?;
+        Ok(asked)
+    }
+
+    /// Whether the records are what the flags say.
+    fn check(&self) -> Result<()> {
+        let Shape { max_length, max_predictions, .. } = self.shape;
+        let positions = self.config.max_position_embeddings;
+        if max_length > positions {
+            let what = format!(
+                "`--max_seq_length` is {max_length}, and the model has {positions} positions"
+            );
+            return Err(wrong(what, &format!("give {positions} or less")));
+        }
+        for path in &self.records {
+            let file = SampleFile::open(path, self.shape)?;
+            let differs = |flag: &str, said: usize, found: usize| {
+                let what = format!("`--{flag}` is {said}, and `{}` has {found}", path.display());
+                wrong(what, &format!("give `--{flag}={found}`"))
+            };
+            if file.padded_len() != max_length {
+                return Err(differs("max_seq_length", max_length, file.padded_len()));
+            }
+            if !file.kind().is_packed()
+                && !file.is_empty()
+                && let Some(Sample::Pretraining(sample)) = file.samples(0)?.first()
+                && sample.max_predictions != max_predictions
+            {
+                let found = sample.max_predictions;
+                return Err(differs("max_predictions_per_seq", max_predictions, found));
+            }
+        }
+        Ok(())
+    }
+
+    fn reading(&self, packs: usize) -> ReaderOptions {
+        ReaderOptions {
+            shape: self.shape,
+            packs,
+            depth: Depth::AtMost(1),
+            repeat: true,
+            ..ReaderOptions::default()
+        }
+    }
+
+    fn training(&self, values: &Values) -> Result<train::Options> {
+        let rate = Bert {
+            rate: values.float("learning_rate"),
+            steps: number(values, "num_train_steps", 1)?,
+            warmup: number(values, "num_warmup_steps", 0)?,
+        };
+        let seed = values.integer("seed") as u64;
+        let reading = ReaderOptions { shuffle: Some(seed), ..self.reading(self.train_batch_size) };
+        let (config, folder) = (self.config.clone(), self.output_dir.clone());
+        Ok(train::Options {
+            init_checkpoint: self.init_checkpoint.clone(),
+            records: self.records.clone(),
+            reading,
+            save_every: number(values, "save_checkpoints_steps", 1)?,
+            seed,
+            recompute: values.truth("recompute"),
+            ..train::Options::bert(Head::Pretraining, config, rate, folder)
+        })
+    }
+}
+
+/// Evaluates the newest checkpoint, and writes `eval_results.txt`.
+fn evaluate(asked: &Asked, steps: u64) -> Result<()> {
+    let newest = newest(&asked.output_dir)?.or_else(|| asked.init_checkpoint.clone());
+    let checkpoint = newest.ok_or_else(|| {
+        let folder = asked.output_dir.display();
+        wrong(
+            format!("Could not find trained model in model_dir: {folder}."),
+            "train first, or give `--init_checkpoint`",
+        )
+    })?;
+    info(&format!("Restoring parameters from {}", checkpoint.display()));
+    let options = evaluate::Options {
+        config: asked.config.clone(),
+        formulas: Default::default(),
+        head: Head::Pretraining,
+        records: asked.records.clone(),
+        reading: asked.reading(asked.eval_batch_size),
+        form: Form::default(),
+        batches: Some(steps),
+        threads: None,
+    };
+    let lines = evaluate::checkpoint(&checkpoint, options)?.write(&asked.output_dir)?;
+    info("***** Eval results *****");
+    lines.iter().for_each(|line| info(&format!("  {line}")));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_have_the_originals_defaults() {
+        let words = ["--bert_config_file=c", "--input_file=i", "--output_dir=o"];
+        let words: Vec<OsString> = words.map(Into::into).to_vec();
+        let values = PROGRAM.start(&words, &mut Vec::new()).unwrap().unwrap();
+        let integers = [
+            ("max_seq_length", 128),
+            ("max_predictions_per_seq", 20),
+            ("train_batch_size", 32),
+            ("eval_batch_size", 8),
+            ("num_train_steps", 100_000),
+            ("num_warmup_steps", 10_000),
+            ("save_checkpoints_steps", 1000),
+            ("iterations_per_loop", 1000),
+            ("max_eval_steps", 100),
+            ("num_tpu_cores", 8),
+        ];
+        for (name, value) in integers {
+            assert_eq!(values.integer(name), value, "{name}");
+        }
+        assert_eq!(values.float("learning_rate"), 5e-5);
+        assert!(!values.truth("do_train") && !values.truth("do_eval"));
+        let said = work(&values).unwrap_err().to_string();
+        assert_eq!(said, "At least one of `do_train` or `do_eval` must be True.");
+    }
+}

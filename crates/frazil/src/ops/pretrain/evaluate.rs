@@ -1,0 +1,237 @@
+//! How well a pre-trained model predicts masked pieces and next sentences.
+//!
+//! Numbers are summed up as `tf.metrics` does it: `loss` is a mean over batches, all others are means
+//! over what they count, pieces or sequences. Left out: anything about training.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use frazil_bert::build::{self, build};
+use frazil_bert::config::Formulas;
+use frazil_bert::samples::{PackedBatch, Reader, ReaderOptions};
+use frazil_bert::{BertConfig, Head};
+use frazil_runtime::{Engine, EngineOptions, Outputs, Parameters, Worker, raise};
+use frazil_tensor::{TensorStore, file};
+use frazil_train::batch::{self, Basis, Form};
+
+use crate::ops::finetune::make_folder;
+use crate::ops::run_classifier::float32;
+use crate::source::open_weights;
+use crate::{Error, Result};
+
+/// What is evaluated, on what.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The model.
+    pub config: BertConfig,
+    /// What the configuration cannot say.
+    pub formulas: Formulas,
+    /// Masked pieces and next sentences, or masked pieces alone.
+    pub head: Head,
+    /// Files of samples.
+    pub records: Vec<PathBuf>,
+    /// How they are read.
+    pub reading: ReaderOptions,
+    /// What becomes of batches, and whether accuracy is a mean over pieces or over sequences.
+    pub form: Form,
+    /// Batches at most; needed where reading does not end.
+    pub batches: Option<u64>,
+    /// Threads; `FRAZIL_THREADS`, or one for each core, if none.
+    pub threads: Option<usize>,
+}
+
+/// A model that is ready to be evaluated, with whatever weights.
+pub struct Evaluator {
+    options: Options,
+    engine: Engine,
+    worker: Worker,
+}
+
+/// What came out.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scores {
+    /// `loss`, `masked_lm_accuracy`, `masked_lm_loss`, `next_sentence_accuracy`, `next_sentence_loss`.
+    pub values: BTreeMap<String, f64>,
+    /// Sequences that were looked at.
+    pub sequences: u64,
+}
+
+/// A mean, summed up in `float32`, as TensorFlow does it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    sum: f32,
+    count: f32,
+}
+
+impl Mean {
+    fn add(&mut self, sum: f32, count: f32) {
+        (self.sum, self.count) = (self.sum + sum, self.count + count);
+    }
+
+    fn value(self) -> f32 {
+        if self.count == 0.0 { 0.0 } else { self.sum / self.count }
+    }
+}
+
+/// What is counted, by name.
+#[derive(Clone, Copy, Debug, Default)]
+struct Means {
+    loss: Mean,
+    word_accuracy: Mean,
+    word_loss: Mean,
+    next_accuracy: Mean,
+    next_loss: Mean,
+}
+
+impl Evaluator {
+    /// Builds the model.
+    pub fn new(options: Options) -> Result<Self> {
+        let of_head = build::Options { formulas: options.formulas, ..build::Options::default() };
+        let mut graph = build(&options.config, options.head, &of_head)?;
+        raise(&mut graph, true)?;
+        let how = EngineOptions { threads: options.threads, ..EngineOptions::default() };
+        let engine = Engine::for_training(graph, &how)?;
+        let worker = engine.worker();
+        Ok(Self { options, engine, worker })
+    }
+
+    /// Evaluates these weights on all batches. Each call reads the same ones.
+    pub fn evaluate(&mut self, weights: &dyn TensorStore) -> Result<Scores> {
+        let parameters = Parameters::read(self.engine.graph(), weights)?;
+        let mut reader = Reader::open(&self.options.records, self.options.reading.clone())?;
+        let mut means = Means::default();
+        let (mut sequences, mut batches) = (0, 0);
+        while self.options.batches.is_none_or(|most| batches < most)
+            && let Some(mut batch) = reader.next_batch()?
+        {
+            self.options.form.apply(&mut batch);
+            sequences += batch.sequences() as u64;
+            batches += 1;
+            let mut inputs = batch::inputs(&batch, self.options.head)?;
+            let labels = inputs.remove("masked_lm_ids");
+            let weights = inputs.remove("masked_lm_weights");
+            inputs.remove("next_sentence_labels");
+            let outputs = self.worker.run_with(&inputs, &parameters)?;
+            let mut total = 0.0;
+            if let (Some(labels), Some(weights)) = (labels, weights) {
+                let (labels, weights) = (labels.values::<i32>()?, weights.values::<f32>()?);
+                total += words(&outputs, &labels, &weights, &mut means)?;
+            }
+            if self.options.head != Head::Mlm {
+                total += next_sentences(&outputs, &batch, &mut means)?;
+            }
+            means.loss.add(total, 1.0);
+        }
+        let mut values = vec![
+            ("loss", means.loss),
+            ("masked_lm_accuracy", means.word_accuracy),
+            ("masked_lm_loss", means.word_loss),
+        ];
+        if self.options.head != Head::Mlm {
+            let next = [
+                ("next_sentence_accuracy", means.next_accuracy),
+                ("next_sentence_loss", means.next_loss),
+            ];
+            values.extend(next);
+        }
+        let value = |(name, mean): (&str, Mean)| (name.to_owned(), f64::from(mean.value()));
+        Ok(Scores { values: values.into_iter().map(value).collect(), sequences })
+    }
+
+    /// What masked pieces count.
+    pub fn basis(&self) -> Basis {
+        self.options.form.basis
+    }
+}
+
+/// The scores of a checkpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OfCheckpoint {
+    /// The step that it was saved at; 0 if it does not say.
+    pub global_step: i64,
+    /// The scores.
+    pub scores: Scores,
+}
+
+/// Evaluates a checkpoint.
+pub fn checkpoint(path: &Path, options: Options) -> Result<OfCheckpoint> {
+    let weights = open_weights(path, &Default::default())?;
+    let global_step = match weights.info("global_step") {
+        Some(_) => weights.read("global_step")?.to_f64()?.first().map_or(0, |step| *step as i64),
+        None => 0,
+    };
+    Ok(OfCheckpoint { global_step, scores: Evaluator::new(options)?.evaluate(&weights)? })
+}
+
+impl OfCheckpoint {
+    /// Writes `eval_results.txt` as the original does, and gives its lines.
+    pub fn write(&self, folder: &Path) -> Result<Vec<String>> {
+        let scores = self.scores.values.iter();
+        let scores = scores.map(|(name, value)| format!("{name} = {}", float32(*value as f32)));
+        let step = format!("global_step = {}", self.global_step);
+        let lines: Vec<String> = std::iter::once(step).chain(scores).collect();
+        make_folder(folder)?;
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        file::write(folder.join("eval_results.txt"), text.as_bytes())?;
+        Ok(lines)
+    }
+}
+
+/// Where an output is.
+fn output(outputs: &Outputs<'_>, name: &str) -> Result<usize> {
+    let at = outputs.names().position(|known| known == name);
+    let missing = || frazil_train::Error::NoOutput { name: name.to_owned(), loss: "evaluation's" };
+    at.ok_or_else(|| Error::from(missing()))
+}
+
+/// Adds a batch's masked pieces, and gives its loss.
+fn words(outputs: &Outputs<'_>, labels: &[i32], weights: &[f32], means: &mut Means) -> Result<f32> {
+    let log_probs = outputs.numbers(output(outputs, "masked_lm_log_probs")?)?;
+    let width = log_probs.len() / labels.len().max(1);
+    let (mut loss, mut right, mut count) = (0f32, 0f32, 0f32);
+    for ((row, &label), &weight) in log_probs.chunks(width.max(1)).zip(labels).zip(weights) {
+        if weight == 0.0 {
+            continue;
+        }
+        loss += weight * -at(row, label)?;
+        right += weight * f32::from(u8::from(argmax(row) as i32 == label));
+        count += weight;
+    }
+    means.word_loss.add(loss, count);
+    means.word_accuracy.add(right, count);
+    Ok(loss / (count + 1e-5))
+}
+
+/// Adds a batch's sequences, and gives its loss.
+fn next_sentences(outputs: &Outputs<'_>, batch: &PackedBatch, means: &mut Means) -> Result<f32> {
+    let log_probs = outputs.numbers(output(outputs, "next_sentence_log_probs")?)?;
+    let (mut loss, mut right) = (0f32, 0f32);
+    for (row, &label) in log_probs.chunks(2).zip(&batch.next_sentence_labels) {
+        loss -= at(row, label)?;
+        right += f32::from(u8::from(argmax(row) as i32 == label));
+    }
+    let count = batch.sequences() as f32;
+    means.next_loss.add(loss, count);
+    means.next_accuracy.add(right, count);
+    Ok(loss / count)
+}
+
+/// What a label's log-probability is.
+fn at(row: &[f32], label: i32) -> Result<f32> {
+    let value = usize::try_from(label).ok().and_then(|label| row.get(label));
+    value.copied().ok_or_else(|| Error::Usage {
+        what: format!("a masked piece is {label}, and the model has {} pieces", row.len()),
+        hint: "give the records that were made with the model's vocabulary".into(),
+    })
+}
+
+/// The first of the largest.
+fn argmax(row: &[f32]) -> usize {
+    let (mut best, mut most) = (0, f32::NEG_INFINITY);
+    for (at, &value) in row.iter().enumerate() {
+        if value > most {
+            (best, most) = (at, value);
+        }
+    }
+    best
+}

@@ -1,0 +1,261 @@
+//! `pretrain`: a BERT learns from plain text, masked pieces and next sentences, packed or not.
+//!
+//! [`train`] does the training; here is what pre-training adds: evaluations by the
+//! number of sequences that were seen, a target to stop at, and the report. `run_pretraining` and
+//! [`mlperf`](super::mlperf) are two ways to say the options.
+
+pub mod evaluate;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use frazil_train::run::Go;
+use frazil_train::schedule::Schedule;
+use frazil_train::{batch::Basis, optim};
+use serde::Serialize;
+
+use super::train::{self, Evaluation, History, Trained};
+use crate::{Error, Result};
+pub use evaluate::{Evaluator, Scores};
+
+/// What is trained, on what, how, and how well it goes.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The training itself: model, optimizer, schedules, accumulation, data, seed.
+    pub train: train::Options,
+    /// What it is evaluated on; nothing if not given.
+    pub evaluation: Option<Judgement>,
+}
+
+/// When and on what a training is evaluated.
+#[derive(Clone, Debug)]
+pub struct Judgement {
+    /// The data; model, threads and formulas are those of the training.
+    pub on: evaluate::Options,
+    /// After so many sequences each, in ascending order: the first step that goes beyond one of them
+    /// is followed by an evaluation. After the last one the training ends.
+    pub triggers: Vec<u64>,
+    /// The accuracy of masked pieces at which the training ends.
+    pub target: Option<f64>,
+}
+
+/// What happens on the way.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Something of the training itself.
+    Train(train::Event<'a>),
+    /// The steps between two evaluations begin: how many such blocks there were before.
+    BlockStart(u64),
+    /// They are done.
+    BlockStop(u64),
+    /// The weights were evaluated.
+    Evaluated(&'a Evaluated),
+}
+
+/// How well it goes, at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Evaluated {
+    /// Steps that were taken.
+    pub step: u64,
+    /// Sequences that were trained on.
+    pub sequences: u64,
+    /// The trigger that it was for.
+    pub trigger: u64,
+    /// Of masked pieces.
+    pub accuracy: f64,
+    /// Sequences that it was evaluated on.
+    pub samples: u64,
+    /// Whether that is enough.
+    pub reached: bool,
+}
+
+/// What came out, for `--json`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The last checkpoint.
+    pub checkpoint: PathBuf,
+    /// Steps altogether.
+    pub steps: u64,
+    /// Steps of this run.
+    pub taken: u64,
+    /// Sequences altogether.
+    pub sequences: u64,
+    /// Pieces a second, without padding.
+    pub tokens_per_second: f64,
+    /// The last loss: a mean of the last few steps.
+    pub loss: Option<f64>,
+    /// Evaluations of this run.
+    pub evaluations: Vec<Evaluated>,
+    /// Whether the target was reached, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reached: Option<bool>,
+    /// Curves and settings as a page.
+    pub report: PathBuf,
+    /// Seconds, evaluations included.
+    pub seconds: f64,
+}
+
+/// Trains until all steps are taken, the target is reached, or `watch` has enough.
+pub fn pretrain(
+    options: &Options,
+    watch: &mut dyn FnMut(Event<'_>) -> Result<Go>,
+) -> Result<Report> {
+    let start = Instant::now();
+    let mut judge = options.evaluation.as_ref().map(Judge::new).transpose()?;
+    let folder = &options.train.output_dir;
+    let (mut sequences, mut begun) = (0, false);
+    let trained = train::train(&options.train, &mut |event| {
+        let train::Event::Step(step, of, weights) = event else {
+            return watch(Event::Train(event));
+        };
+        sequences = step.seen;
+        if let Some(judge) = judge.as_mut().filter(|_| !begun) {
+            begun = true;
+            // A run that goes on begins between two triggers.
+            judge.pass(step.seen - step.sequences as u64);
+            watch(Event::BlockStart(judge.next as u64))?;
+        }
+        let go = watch(Event::Train(train::Event::Step(step, of, weights)))?;
+        let Some(judge) = judge.as_mut().filter(|judge| judge.is_due(step.seen)) else {
+            return Ok(go);
+        };
+        let block = judge.next as u64;
+        watch(Event::BlockStop(block))?;
+        let (evaluated, scores) = judge.evaluate(step, weights)?;
+        let evaluation = Evaluation { step: evaluated.step, scores: scores.values };
+        History::evaluated(folder, &evaluation)?;
+        let is_last = evaluated.reached || judge.next >= judge.of.triggers.len();
+        let asked = watch(Event::Evaluated(&evaluated))?;
+        judge.all.push(evaluated);
+        if is_last {
+            return Ok(Go::Stop);
+        }
+        watch(Event::BlockStart(judge.next as u64))?;
+        Ok(if asked == Go::On { go } else { asked })
+    })?;
+    let history = History::read(folder)?;
+    let report = folder.join("report.html");
+    train::page("Pre-training", &settings(options), &trained, &history).write(&report)?;
+    let evaluations = judge.map(|judge| judge.all).unwrap_or_default();
+    let target = options.evaluation.as_ref().and_then(|judgement| judgement.target);
+    Ok(Report {
+        steps: trained.steps,
+        taken: trained.taken,
+        sequences,
+        tokens_per_second: per_second(&trained),
+        loss: history.curve("loss").last().map(|(_, loss)| loss),
+        reached: target.map(|_| evaluations.last().is_some_and(|last| last.reached)),
+        checkpoint: trained.checkpoint,
+        evaluations,
+        report,
+        seconds: start.elapsed().as_secs_f64(),
+    })
+}
+
+fn per_second(trained: &Trained) -> f64 {
+    if trained.seconds > 0.0 { trained.tokens as f64 / trained.seconds } else { 0.0 }
+}
+
+/// Who evaluates.
+struct Judge<'o> {
+    of: &'o Judgement,
+    evaluator: Evaluator,
+    /// The next trigger.
+    next: usize,
+    all: Vec<Evaluated>,
+}
+
+impl<'o> Judge<'o> {
+    fn new(of: &'o Judgement) -> Result<Self> {
+        if !of.triggers.is_sorted() || of.triggers.is_empty() {
+            return Err(Error::Usage {
+                what: format!("evaluations after {:?} sequences are not in order", of.triggers),
+                hint: "give numbers of sequences that grow".into(),
+            });
+        }
+        // What is wrong with the files is said before hours are spent.
+        frazil_bert::samples::Reader::open(&of.on.records, of.on.reading.clone())?;
+        Ok(Self { of, evaluator: Evaluator::new(of.on.clone())?, next: 0, all: Vec::new() })
+    }
+
+    /// Passes over the triggers that a run before this one has dealt with.
+    fn pass(&mut self, seen: u64) {
+        self.next = self.of.triggers.iter().take_while(|trigger| seen > **trigger).count();
+    }
+
+    fn is_due(&self, seen: u64) -> bool {
+        self.of.triggers.get(self.next).is_some_and(|trigger| seen > *trigger)
+    }
+
+    fn evaluate(
+        &mut self,
+        step: &train::Step,
+        weights: &frazil_runtime::Parameters,
+    ) -> Result<(Evaluated, Scores)> {
+        let trigger = self.of.triggers[self.next];
+        // A large batch may go beyond several at once.
+        self.pass(step.seen);
+        let scores = self.evaluator.evaluate(weights)?;
+        let accuracy = scores.values.get("masked_lm_accuracy").copied().unwrap_or(f64::NAN);
+        let evaluated = Evaluated {
+            step: step.report.step + 1,
+            sequences: step.seen,
+            trigger,
+            accuracy,
+            samples: scores.sequences,
+            reached: self.of.target.is_some_and(|target| accuracy >= target),
+        };
+        Ok((evaluated, scores))
+    }
+}
+
+/// What stands on the page.
+fn settings(options: &Options) -> Vec<(&'static str, String)> {
+    let train = &options.train;
+    let config = &train.config;
+    let rate = match &train.schedule {
+        Schedule::Bert(bert) => {
+            format!(
+                "{} after {} steps of warm-up, 0 at step {}",
+                bert.rate, bert.warmup, bert.steps
+            )
+        }
+        Schedule::Constant(rate) => rate.to_string(),
+        other => format!("by a table, {} at most", other.largest()),
+    };
+    let optimizer = match train.optimizer.method {
+        optim::Method::Adam(_) => "Adam",
+        optim::Method::Lamb(_) => "LAMB",
+        optim::Method::Sgd(_) => "gradient descent",
+    };
+    let mut list = vec![
+        (
+            "model",
+            format!(
+                "{} layers, hidden size {}, {} heads, {} pieces",
+                config.num_hidden_layers,
+                config.hidden_size,
+                config.num_attention_heads,
+                config.vocab_size
+            ),
+        ),
+        ("files", train.records.len().to_string()),
+        ("packs of a batch", train.reading.packs.to_string()),
+        ("batches of a step", train.accumulate.to_string()),
+        ("optimizer", optimizer.to_owned()),
+        ("learning rate", rate),
+        ("seed", train.seed.to_string()),
+        ("begins with", shown(train.init_checkpoint.as_deref())),
+    ];
+    if train.form.basis == Basis::Sequence {
+        list.push(("each sequence counts", "the same".to_owned()));
+    }
+    if let Some(target) = options.evaluation.as_ref().and_then(|judgement| judgement.target) {
+        list.push(("target", format!("accuracy of masked pieces {target}")));
+    }
+    list
+}
+
+fn shown(path: Option<&Path>) -> String {
+    path.map_or("new weights".into(), |path| path.display().to_string())
+}
