@@ -6,6 +6,7 @@
 //! - [`optim`], [`schedule`]: what gradients do to weights, and how much of it at which step.
 //! - [`dropout`], [`recompute`]: passes over the graph before and after gradients are added.
 //! - [`trainer`]: all of it together, step after step, and what has to be stored to go on.
+//! - [`mllog`]: the log that MLPerf wants of a run, and its rules.
 //! - [`initial`], [`batch`], [`checkpoint`], [`run`]: a whole run, from the weights that it begins with
 //!   over batches of samples to the files that it leaves.
 //!
@@ -18,6 +19,7 @@ mod error;
 pub mod grad;
 pub mod initial;
 pub mod loss;
+pub mod mllog;
 pub mod optim;
 mod recompute;
 pub mod run;

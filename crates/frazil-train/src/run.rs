@@ -45,6 +45,8 @@ pub struct Step {
 /// What happens on the way.
 #[derive(Debug)]
 pub enum Event<'a> {
+    /// The first step is about to be taken; so many sequences were trained on before.
+    Begin(u64),
     /// A step was taken, and these are the weights now.
     Step(&'a Step, &'a Parameters),
     /// A checkpoint was written, after so many steps.
@@ -96,6 +98,7 @@ impl Run<'_> {
             _ => self.save(watch)?.0,
         };
         let mut saved_at = self.trainer.steps();
+        watch(Event::Begin(self.seen))?;
         while self.trainer.steps() < self.plan.steps {
             let step = self.step()?;
             let go = watch(Event::Step(&step, self.trainer.parameters()))?;

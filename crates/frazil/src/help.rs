@@ -7,7 +7,9 @@ use crate::cli::Cli;
 
 /// The old tools: a link of one of these names to the binary is that tool.
 pub const TOOLS: &[&str] = &[
+    "bert",
     "create_pretraining_data",
+    "create_submission",
     "create_tf_record",
     "extract_features",
     "freeze_graph",
@@ -31,7 +33,7 @@ const GROUPS: [(&str, &[&str]); 9] = [
     ("Make sure that it is the same", &["verify", "evaluate"]),
     ("Run it", &["predict", "run", "tokenize"]),
     ("Make data", &["pack"]),
-    ("Train it", &["finetune"]),
+    ("Train it", &["finetune", "pretrain"]),
     ("Make it fast", &["bench", "compile", "quantize"]),
     ("The old tools, with their flags", TOOLS),
     ("frazil itself", &["demo", "doctor", "shims", "completions", "man", "help"]),

@@ -374,6 +374,7 @@ impl Live {
             train::Event::Resuming(path, step) => {
                 self.say(&format!("goes on from {} after {step} steps", path.display()));
             }
+            train::Event::Begin(_) => {}
             train::Event::Step(step, of, _) => self.step(step, *of),
             train::Event::Saved(path, _) => self.say(&format!("wrote {}", path.display())),
         }

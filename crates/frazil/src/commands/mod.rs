@@ -18,6 +18,7 @@ pub mod inspect;
 pub mod man;
 pub mod pack;
 pub mod predict;
+pub mod pretrain;
 pub(crate) mod progress;
 pub mod quantize;
 pub mod run;

@@ -16,6 +16,7 @@ pub mod hidden;
 pub mod import_weights;
 pub mod inspect;
 pub mod minmax;
+pub mod mlperf;
 pub(crate) mod model;
 pub mod pack;
 pub mod predict;

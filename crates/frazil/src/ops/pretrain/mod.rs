@@ -103,18 +103,22 @@ pub fn pretrain(
     let start = Instant::now();
     let mut judge = options.evaluation.as_ref().map(Judge::new).transpose()?;
     let folder = &options.train.output_dir;
-    let (mut sequences, mut begun) = (0, false);
+    let mut sequences = 0;
     let trained = train::train(&options.train, &mut |event| {
-        let train::Event::Step(step, of, weights) = event else {
-            return watch(Event::Train(event));
+        let (step, of, weights) = match event {
+            train::Event::Step(step, of, weights) => (step, of, weights),
+            train::Event::Begin(seen) => {
+                let go = watch(Event::Train(event))?;
+                if let Some(judge) = &mut judge {
+                    // A run that goes on begins between two triggers.
+                    judge.pass(seen);
+                    watch(Event::BlockStart(judge.next as u64))?;
+                }
+                return Ok(go);
+            }
+            event => return watch(Event::Train(event)),
         };
         sequences = step.seen;
-        if let Some(judge) = judge.as_mut().filter(|_| !begun) {
-            begun = true;
-            // A run that goes on begins between two triggers.
-            judge.pass(step.seen - step.sequences as u64);
-            watch(Event::BlockStart(judge.next as u64))?;
-        }
         let go = watch(Event::Train(train::Event::Step(step, of, weights)))?;
         let Some(judge) = judge.as_mut().filter(|judge| judge.is_due(step.seen)) else {
             return Ok(go);

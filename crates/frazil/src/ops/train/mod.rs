@@ -132,6 +132,8 @@ pub enum Event<'a> {
     Initialized(&'a initial::Report),
     /// The run goes on from this checkpoint, after so many steps.
     Resuming(&'a Path, u64),
+    /// The first step is about to be taken; so many sequences were trained on before.
+    Begin(u64),
     /// A step was taken, of so many, and these are the weights now.
     Step(&'a Step, u64, &'a Parameters),
     /// A checkpoint was written, after so many steps.
@@ -206,6 +208,7 @@ pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) 
     let (mut tokens, mut seconds) = (0, 0.0);
     let mut writer = history::Writer::create(&options.output_dir, from, options.steps)?;
     let checkpoint = run.go(&mut |event| match event {
+        run::Event::Begin(seen) => watch(Event::Begin(seen)),
         run::Event::Step(step, weights) => {
             tokens += step.tokens as u64;
             seconds += step.seconds;

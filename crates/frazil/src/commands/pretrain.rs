@@ -1,0 +1,297 @@
+//! `frazil pretrain`, `frazil bert` and `frazil create_submission`: pre-training by the keys of
+//! MLPerf's configurations.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{LineWriter, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use frazil::Error;
+use frazil::ops::mlperf::{self, Event, KEYS, Meaning, Report, Settings, submission};
+use frazil::ops::pretrain;
+use frazil::ops::train;
+use frazil::train::run::Go;
+
+use super::finetune::Live;
+use super::table::thousands;
+use crate::cli::Outcome;
+
+/// Pre-train by a configuration of MLPerf, on packed data
+#[derive(Debug, clap::Args)]
+#[command(
+    disable_help_flag = true,
+    after_help = "Examples:
+  frazil pretrain --config pod16-closed.json
+  frazil pretrain --config pod16-closed.json --num-layers 2 --hidden-size 128 --attention-heads 2 \\
+      --input-files 'packed/strategy*' --on-the-spot-validation-files 'eval/strategy*' --target-accuracy 0.3"
+)]
+pub struct Args {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+/// A run of Graphcore's bert.py: `frazil pretrain` under its name
+#[derive(Debug, clap::Args)]
+#[command(
+    disable_help_flag = true,
+    after_help = "Examples:
+  frazil bert --config=./configs/mk2/pod16-closed.json
+  frazil bert --config=./configs/mk2/pod16-closed.json --seed 43 --submission-run-index 1"
+)]
+pub struct BertArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+/// The ten runs of an MLPerf submission, with the flags of create_submission.py
+#[derive(Debug, clap::Args)]
+#[command(
+    disable_help_flag = true,
+    after_help = "Examples:
+  frazil create_submission --pod=16 --submission-division=closed
+  frazil create_submission --pod=16 --submission-division=open --start-index=3 --end-index=5 --results=results"
+)]
+pub struct SubmissionArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+/// Flags that are not keys.
+#[derive(Debug)]
+struct Own {
+    config: Option<PathBuf>,
+    json: bool,
+    quiet: bool,
+    help: bool,
+    pod: u64,
+    start: u64,
+    end: u64,
+    configs: PathBuf,
+    logs: PathBuf,
+    again: bool,
+}
+
+const OF_ALL: &str =
+    "  --config FILE         a configuration such as pod16-closed.json; flags go before it
+  --json                print a report as JSON
+  --quiet               no progress
+  --help                this\n";
+
+const OF_SUBMISSION: &str =
+    "  --pod N               the configuration is CONFIGS/podN-DIVISION.json (default: 16)
+  --start-index N       the first run (default: 0)
+  --end-index N         the one that is not run any more (default: 10)
+  --configs DIR         where configurations are (default: configs/mk2)
+  --logs DIR            where internal_log_N goes (default: .)
+  --again               runs that are done are done again\n";
+
+fn read(arguments: &[OsString], submission: bool) -> Result<(Own, Settings), Error> {
+    let mut own = Own {
+        config: None,
+        json: false,
+        quiet: false,
+        help: false,
+        pod: 16,
+        start: 0,
+        end: 10,
+        configs: "configs/mk2".into(),
+        logs: ".".into(),
+        again: false,
+    };
+    let words: Vec<String> =
+        arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let mut settings = Settings::default();
+    settings.flags(&words, &mut |name, value| {
+        let needed = || Error::Usage {
+            what: format!("`--{name}` needs a value"),
+            hint: "`--help` tells which".into(),
+        };
+        let number = || -> Result<u64, Error> {
+            let value = value.ok_or_else(needed)?;
+            value.parse().map_err(|_| Error::Usage {
+                what: format!("`--{name}` is `{value}`"),
+                hint: "give a whole number".into(),
+            })
+        };
+        let path = || value.map(PathBuf::from).ok_or_else(needed);
+        match name {
+            "json" => own.json = true,
+            "quiet" => own.quiet = true,
+            "help" => own.help = true,
+            "again" if submission => own.again = true,
+            _ => {
+                match name {
+                    "config" if !submission => own.config = Some(path()?),
+                    "pod" if submission => own.pod = number()?,
+                    "start-index" if submission => own.start = number()?,
+                    "end-index" if submission => own.end = number()?,
+                    "configs" if submission => own.configs = path()?,
+                    "logs" if submission => own.logs = path()?,
+                    _ => return Ok(None),
+                }
+                return Ok(Some(true));
+            }
+        }
+        Ok(Some(false))
+    })?;
+    if own.help {
+        return Ok((own, settings));
+    }
+    if submission {
+        let division = settings.text("submission_division").unwrap_or_default();
+        own.config = Some(own.configs.join(format!("pod{}-{division}.json", own.pod)));
+    }
+    let mut all = match &own.config {
+        Some(path) => Settings::read(path)?,
+        None => Settings::default(),
+    };
+    all.merge(&settings);
+    Ok((own, all))
+}
+
+fn help(out: &mut dyn Write, own: &str) -> std::io::Result<Outcome> {
+    write!(out, "Flags:\n{own}{OF_ALL}\nKeys of a configuration, each also a flag:\n")?;
+    for key in KEYS {
+        let flag = format!("--{}", key.name.replace('_', "-"));
+        let default = match key.default {
+            "" => String::new(),
+            default => format!(" (default: {default})"),
+        };
+        let none = if matches!(key.meaning, Meaning::Declined(_)) { "no effect: " } else { "" };
+        writeln!(out, "  {flag}\n      {none}{}{default}", key.help)?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// Runs `pretrain`.
+pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
+    single(&args.arguments, out)
+}
+
+/// Runs `bert`.
+pub fn bert(args: BertArgs, out: &mut dyn Write) -> Result<Outcome> {
+    single(&args.arguments, out)
+}
+
+fn single(arguments: &[OsString], out: &mut dyn Write) -> Result<Outcome> {
+    let (own, settings) = read(arguments, false)?;
+    if own.help {
+        return Ok(help(out, "")?);
+    }
+    let plan = mlperf::plan(&settings)?;
+    let mut live = Live::new(own.quiet);
+    let report = mlperf::run(&plan, &mut |event| {
+        show(&mut live, &event);
+        Ok(Go::On)
+    })?;
+    if own.json {
+        serde_json::to_writer_pretty(&mut *out, &report)?;
+        writeln!(out)?;
+    } else {
+        print(&report, out)?;
+    }
+    Ok(outcome(&report))
+}
+
+/// A target that was missed is a check that failed.
+fn outcome(report: &Report) -> Outcome {
+    if report.training.reached == Some(false) { Outcome::CheckFailed } else { Outcome::Done }
+}
+
+fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
+    let training = &report.training;
+    let (steps, sequences) = (thousands(training.steps), thousands(training.sequences));
+    writeln!(out, "{}: {steps} steps over {sequences} sequences", report.status)?;
+    for of in &training.evaluations {
+        let sequences = thousands(of.sequences);
+        writeln!(out, "  after {sequences} sequences: accuracy {:.4}", of.accuracy)?;
+    }
+    writeln!(out, "log {}", report.result.display())?;
+    writeln!(out, "last checkpoint {}", training.checkpoint.display())?;
+    writeln!(out, "curves in {}", training.report.display())?;
+    Ok(())
+}
+
+fn show(live: &mut Live, event: &Event<'_>) {
+    match event {
+        Event::Note(note) => live.say(&format!("note: {note}")),
+        Event::Pretrain(pretrain::Event::Train(event)) => live.train(event),
+        Event::Pretrain(pretrain::Event::Evaluated(found)) => live.say(&evaluated(found)),
+        Event::Pretrain(_) => {}
+    }
+}
+
+fn evaluated(found: &pretrain::Evaluated) -> String {
+    let sequences = thousands(found.sequences);
+    let reached = if found.reached { ", which is enough" } else { "" };
+    format!("step {}, {sequences} sequences: accuracy {:.4}{reached}", found.step, found.accuracy)
+}
+
+/// Runs `create_submission`.
+pub fn submission(args: SubmissionArgs, out: &mut dyn Write) -> Result<Outcome> {
+    let (own, settings) = read(&args.arguments, true)?;
+    if own.help {
+        return Ok(help(out, OF_SUBMISSION)?);
+    }
+    let every = settings.count("steps_per_log").unwrap_or(1).max(1);
+    let options =
+        submission::Options { settings, start: own.start, end: own.end, again: own.again };
+    std::fs::create_dir_all(&own.logs)
+        .with_context(|| format!("cannot create `{}`", own.logs.display()))?;
+    let mut live = Live::new(own.quiet);
+    let mut log: Option<(u64, LineWriter<File>)> = None;
+    let runs = submission::create(&options, &mut |index, event| {
+        if log.as_ref().is_none_or(|(of, _)| *of != index) {
+            let path = own.logs.join(format!("internal_log_{index}"));
+            let failed =
+                |source| frazil::tensor::Error::Io { action: "create", path: path.clone(), source };
+            log = Some((index, LineWriter::new(File::create(&path).map_err(failed)?)));
+            live.say(&format!("run {index}"));
+        }
+        show(&mut live, &event);
+        if let (Some((_, file)), Some(line)) = (&mut log, line(&event, every)) {
+            let path = own.logs.join(format!("internal_log_{index}"));
+            let failed = |source| frazil::tensor::Error::Io { action: "write", path, source };
+            writeln!(file, "{line}").map_err(failed)?;
+        }
+        Ok(Go::On)
+    })?;
+    if own.json {
+        serde_json::to_writer_pretty(&mut *out, &runs)?;
+        writeln!(out)?;
+    } else {
+        for run in &runs {
+            let said = match &run.report {
+                Some(report) => format!("{} in {:.1} s", report.status, report.time_to_train),
+                None => "was there".to_owned(),
+            };
+            writeln!(out, "run {}: {said}: {}", run.index, run.result.display())?;
+        }
+    }
+    let missed = |run: &submission::Run| {
+        run.report.as_ref().is_some_and(|report| outcome(report) == Outcome::CheckFailed)
+    };
+    Ok(if runs.iter().any(missed) { Outcome::CheckFailed } else { Outcome::Done })
+}
+
+/// What an internal log says.
+fn line(event: &Event<'_>, every: u64) -> Option<String> {
+    match event {
+        Event::Note(note) => Some(format!("note: {note}")),
+        Event::Pretrain(pretrain::Event::Evaluated(found)) => Some(evaluated(found)),
+        Event::Pretrain(pretrain::Event::Train(train::Event::Step(step, _, _))) => {
+            let (taken, report) = (step.report.step + 1, &step.report);
+            taken.is_multiple_of(every).then(|| {
+                format!(
+                    "step {taken}: loss {:.4}, rate {:e}, {} sequences, {:.2} s",
+                    report.loss, report.rate, step.seen, step.seconds
+                )
+            })
+        }
+        Event::Pretrain(pretrain::Event::Train(train::Event::Saved(path, step))) => {
+            Some(format!("step {step}: wrote {}", path.display()))
+        }
+        Event::Pretrain(_) => None,
+    }
+}

@@ -1,0 +1,243 @@
+//! The keys of Graphcore's configurations for MLPerf 1.0 and 1.1, each also a flag: what kind of value it has, and what
+//! it means here.
+//!
+//! One row for each key. A key that frazil has no use for says why; one that is not here is a mistake.
+
+use serde_json::Value;
+
+use Kind::{Any, Count, Counts, Integer, Number, Table, Text, Texts, Truth};
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Anything.
+    Text,
+    /// A whole number from 0 on.
+    Count,
+    /// A whole number.
+    Integer,
+    /// A number.
+    Number,
+    /// True or false.
+    Truth,
+    /// File names or patterns.
+    Texts,
+    /// Whole numbers.
+    Counts,
+    /// A table of numbers by name.
+    Table,
+    /// Whatever it is.
+    Any,
+}
+
+impl Kind {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Text => "a text",
+            Count => "a whole number from 0 on",
+            Integer => "a whole number",
+            Number => "a number",
+            Truth => "true or false",
+            Texts => "a list of texts",
+            Counts => "a list of whole numbers",
+            Table => "a table of numbers by name",
+            Any => "a value",
+        }
+    }
+
+    /// Whether a value is of this kind.
+    pub fn has(self, value: &Value) -> bool {
+        let all = |of: &dyn Fn(&Value) -> bool| value.as_array().is_some_and(|v| v.iter().all(of));
+        match self {
+            Text => value.is_string(),
+            Count => value.is_u64(),
+            Integer => value.is_i64() || value.is_u64(),
+            Number => value.is_number(),
+            Truth => value.is_boolean(),
+            Texts => all(&Value::is_string),
+            Counts => all(&Value::is_u64),
+            Table => value.as_object().is_some_and(|v| v.values().all(Value::is_number)),
+            Any => true,
+        }
+    }
+
+    /// Whether a flag takes all words up to the next flag.
+    pub fn is_list(self) -> bool {
+        matches!(self, Texts | Counts)
+    }
+}
+
+/// What a key means here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// What it meant there.
+    Same,
+    /// Something else, in words.
+    Mapped(&'static str),
+    /// Nothing, and why.
+    Declined(&'static str),
+}
+
+/// A key.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// As it stands in the file; a flag has hyphens.
+    pub name: &'static str,
+    /// What its value is.
+    pub kind: Kind,
+    /// What it is if it is not given, as JSON; empty for nothing.
+    pub default: &'static str,
+    /// What it means.
+    pub meaning: Meaning,
+    /// What it is for.
+    pub help: &'static str,
+}
+
+const fn same(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Key {
+    Key { name, kind, default, meaning: Meaning::Same, help }
+}
+
+const fn mapped(name: &'static str, kind: Kind, to: &'static str) -> Key {
+    Key { name, kind, default: "", meaning: Meaning::Mapped(to), help: to }
+}
+
+const fn declined(name: &'static str, kind: Kind, why: &'static str) -> Key {
+    Key { name, kind, default: "", meaning: Meaning::Declined(why), help: why }
+}
+
+const IPU: &str = "there are no IPUs to place layers on";
+const MEMORY: &str = "memory is planned by frazil, for the CPU";
+const F32: &str = "everything is computed and stored in float32";
+const STDERR: &str = "curves are in report.html and in TensorBoard's events, always";
+
+/// All keys.
+pub const KEYS: &[Key] = &[
+    // The model.
+    same("task", Text, "\"PRETRAINING\"", "what is learnt; only PRETRAINING"),
+    same("num_layers", Count, "2", "layers"),
+    same("hidden_size", Count, "768", "width of a row between layers"),
+    same("ff_size", Count, "", "width inside the feed-forward block; four times the hidden size"),
+    same("attention_heads", Count, "12", "attention heads of a layer"),
+    same("sequence_length", Count, "128", "pieces of a pack"),
+    same("max_positional_length", Count, "512", "positions that the model knows"),
+    same("mask_tokens", Count, "20", "masked pieces of a sequence, as the files have room for"),
+    same("vocab_length", Count, "30400", "pieces that the model knows; others become [UNK]"),
+    same("activation_type", Text, "\"Gelu\"", "of the feed-forward block: Gelu, Relu, Tanh"),
+    same("layer_norm_eps", Number, "1e-12", "epsilon of LayerNorm; the original's"),
+    same("no_dropout", Truth, "false", "no dropout but that on attention"),
+    same("dropout_prob", Number, "0.1", "dropout"),
+    same("no_attn_dropout", Truth, "false", "no dropout on attention"),
+    same("attn_dropout_prob", Number, "0.1", "dropout on attention"),
+    same("projection_bias", Truth, "true", "a bias on each piece's score; frazil has it always"),
+    same("reduce_nsp_overhead", Truth, "false", "no loss of next sentences"),
+    // Batches.
+    same("batch_size", Count, "1", "packs that are computed at once"),
+    same("gradient_accumulation_factor", Count, "", "batches whose gradients are added up"),
+    same("replication_factor", Count, "1", "as many times more batches make a step"),
+    same("global_batch_size", Count, "", "sequences of a step, instead of the two above"),
+    same("avg_seq_per_pack", Count, "1", "sequences of a pack, on average: for the count above"),
+    same("max_sequences_per_pack", Count, "1", "sequences of a pack at most"),
+    same("gradient_reduction_type", Text, "\"Mean\"", "only Mean"),
+    // The optimizer.
+    same("optimizer", Text, "\"SGD\"", "SGD, ADAM, ADAM_NO_BIAS, LAMB or LAMB_NO_BIAS"),
+    same("learning_rate", Number, "8e-4", "the rate, if there is no schedule"),
+    same("lr_bert_schedule", Table, "", "init_lr, num_training_steps, num_warmup_steps"),
+    same("lr_schedule_by_step", Table, "", "the rate from each step on"),
+    same("lr_schedule_by_epoch", Table, "", "the rate from each epoch on"),
+    same("loss_scaling", Number, "4", "the factor on the loss"),
+    same("weight_decay", Number, "0", "weight decay"),
+    same("beta1", Number, "0.9", "how much of the mean gradient stays"),
+    same("beta1_schedule", Table, "", "init, final, num_transition_steps, instead"),
+    same("beta2", Number, "0.999", "how much of the mean square stays"),
+    same("momentum", Number, "0", "of SGD"),
+    same("max_weight_norm", Number, "", "the most that a weight's norm counts for in LAMB"),
+    same("gradient_clipping_norm", Number, "", "gradients are scaled down to this norm"),
+    same("loss_averaging_basis", Text, "\"persequence\"", "persequence or pertoken"),
+    same("accuracy_averaging_basis", Text, "\"persequence\"", "persequence or pertoken"),
+    // Data.
+    same("input_files", Texts, "", "files to train on; patterns are known"),
+    same("on_the_spot_validation_files", Texts, "", "files to evaluate on"),
+    same("on_the_spot_validation_triggers", Counts, "", "evaluate after so many sequences each"),
+    same("max_training_sequences", Count, "6000000", "sequences to train on at most"),
+    same("shuffle", Truth, "false", "in an order by chance"),
+    same("duplication_factor", Count, "1", "how often each file has the same text, masked anew"),
+    same("use_prepacked_pretraining_dataset", Truth, "false", "the files hold packs"),
+    same("tf_checkpoint", Text, "", "the weights to begin with, and what its optimizer remembers"),
+    // The run.
+    same("seed", Integer, "1984", "of all chance"),
+    same("checkpoint_dir", Text, "\"ckpts\"", "where checkpoints, events and report.html go"),
+    same("steps_per_log", Count, "1", "steps between two lines of the log"),
+    same("submission_org", Text, "\"frazil\"", "who (frazil only)"),
+    same("submission_division", Text, "\"closed\"", "closed or open"),
+    same("submission_platform", Text, "\"cpu-frazil\"", "on what"),
+    same("submission_run_index", Count, "1", "the number of the file of results"),
+    same("results", Text, "\"result\"", "results go to RESULTS/bert/result_N.txt (frazil only)"),
+    same("target_accuracy", Number, "0.72", "stop at this accuracy (frazil only)"),
+    same("max_steps", Count, "", "stop after so many steps (frazil only)"),
+    same("save_every", Count, "0", "steps between checkpoints; 0: first and last (frazil only)"),
+    same("keep", Count, "5", "checkpoints that are kept; 0: all (frazil only)"),
+    same("threads", Count, "", "threads (frazil only)"),
+    same("recompute", Truth, "false", "less memory for more time (frazil only)"),
+    same("packed", Truth, "true", "padding is left out; false: computed (frazil only)"),
+    // What is otherwise here.
+    mapped("popart_dtype", Text, F32),
+    mapped("lamb_m_dtype", Text, F32),
+    mapped("log_dir", Text, "`checkpoint_dir` has the log, too"),
+    mapped("enable_tensorboard", Truth, STDERR),
+    mapped("aggregate_metrics_over_steps", Count, STDERR),
+    mapped("epochs_per_save", Integer, "checkpoints come by `save_every`, the last one always"),
+    mapped("epochs", Count, "`max_training_sequences` says how long"),
+    mapped("no_validation", Truth, "files to evaluate on are used, and without them none are"),
+    mapped("split_qkv", Truth, "query, key and value are one product, and stored apart"),
+    // What has no meaning here.
+    declined(
+        "engine_cache",
+        Text,
+        "no plan is stored: it is made anew faster than it could be read and checked",
+    ),
+    declined("encoder_start_ipu", Count, IPU),
+    declined("encoder_start_pipeline_stage", Count, IPU),
+    declined("layers_per_ipu", Any, IPU),
+    declined("att_ffn_placement", Any, IPU),
+    declined("execution_mode", Text, IPU),
+    declined("pipeline", Truth, IPU),
+    declined("virtual_graph", Truth, IPU),
+    declined("phased_execution", Truth, IPU),
+    declined("device_id", Any, IPU),
+    declined("batches_per_step", Count, "steps are taken one by one"),
+    declined("stochastic_rounding", Truth, "float32 is rounded to nearest"),
+    declined("enable_half_partials", Truth, F32),
+    declined("optimizer_state_offchip", Truth, MEMORY),
+    declined("replicated_tensor_sharding", Truth, MEMORY),
+    declined("embedding_serialization_vocab_steps", Count, MEMORY),
+    declined("available_memory_proportion", Any, MEMORY),
+    declined("epochs_to_cache", Count, "files are mapped, and the system keeps what is used"),
+    declined("loss_scaling_schedule_by_step", Table, "in float32 a factor makes no difference"),
+    declined("loss_scaling_schedule_by_epoch", Table, "in float32 a factor makes no difference"),
+    declined("wandb", Truth, "frazil sends nothing anywhere"),
+    declined("generated_data", Truth, "only data can be learnt"),
+    declined("synthetic_data", Truth, "only data can be learnt"),
+    declined("onnx_checkpoint", Text, "weights come from `tf_checkpoint`"),
+];
+
+/// The key of that name.
+pub fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_of_its_kind_and_no_key_stands_twice() {
+        for (at, key) in KEYS.iter().enumerate() {
+            assert!(KEYS[..at].iter().all(|other| other.name != key.name), "{}", key.name);
+            if !key.default.is_empty() {
+                let value = serde_json::from_str(key.default).unwrap();
+                assert!(key.kind.has(&value), "{}", key.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! `mlperf`: a run of MLPerf's BERT by the configurations of Graphcore's submissions, and its log.
+//!
+//! [`Settings`] are the keys of such a file; [`plan`] makes options of [`pretrain`] of
+//! them, and says what became of each key that only an IPU understands. [`run`] trains and evaluates
+//! by MLPerf's rules and writes `result_N.txt`; [`submission`] does so for ten seeds.
+//!
+//! No plan is stored for later runs (`engine_cache`): making one takes a fraction of a second, since
+//! frazil lowers a graph to steps and compiles nothing, and a stored one would have to be checked
+//! against model, options, instructions and version before it could be trusted.
+
+mod keys;
+mod optimizer;
+mod settings;
+pub mod submission;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use frazil_bert::config::{Activation, Formulas};
+use frazil_bert::packing::Depth;
+use frazil_bert::samples::{ReaderOptions, Shape};
+use frazil_bert::{BertConfig, Head};
+use frazil_train::batch::{Basis, Form};
+use frazil_train::mllog::{Kind as LineKind, Log};
+use frazil_train::run::Go;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::finetune::make_folder;
+use super::pretrain::{self, Judgement, evaluate};
+use super::train;
+use crate::source::files;
+use crate::{Error, Result};
+
+pub use keys::{KEYS, Key, Kind, Meaning, find};
+pub use settings::Settings;
+
+/// What a configuration comes to.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What is trained, and how.
+    pub options: pretrain::Options,
+    /// Sequences of a step, by the configuration's own count.
+    pub global_batch: u64,
+    /// Steps that it will take at most, about: packs differ in their number of sequences.
+    pub about_steps: u64,
+    /// What became of keys that mean something else here, or nothing.
+    pub notes: Vec<String>,
+    /// Where the log goes.
+    pub result: PathBuf,
+    /// What it says before anything happens.
+    logged: Vec<(&'static str, Value)>,
+    submission: Vec<(&'static str, Value)>,
+    /// Version 1.1 logs a little more, and triggers instead of sequences.
+    is_v1_1: bool,
+}
+
+/// What happens on the way.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A choice, in words.
+    Note(&'a str),
+    /// Something of the training; steps are counted against [`Plan::about_steps`].
+    Pretrain(pretrain::Event<'a>),
+}
+
+/// What came out, for `--json`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The log.
+    pub result: PathBuf,
+    /// `success` or `aborted`.
+    pub status: &'static str,
+    /// Seconds from `run_start` to `run_stop`.
+    pub time_to_train: f64,
+    /// The training.
+    #[serde(flatten)]
+    pub training: pretrain::Report,
+}
+
+fn wrong(what: impl Into<String>, hint: impl Into<String>) -> Error {
+    Error::Usage { what: what.into(), hint: hint.into() }
+}
+
+/// Sequences between two evaluations.
+pub fn interval(global_batch: u64) -> u64 {
+    let every = 0.05 * (230.23 * global_batch as f64 + 3_000_000.0);
+    (every / 25_000.0).floor() as u64 * 25_000
+}
+
+/// After how many sequences a run of that length is evaluated.
+pub fn triggers(global_batch: u64, max_sequences: u64) -> Vec<u64> {
+    let every = interval(global_batch);
+    (1..).map(|times| times * every).take_while(|at| *at <= max_sequences + every).collect()
+}
+
+/// Makes options of settings. Files are looked for, but not opened.
+pub fn plan(settings: &Settings) -> Result<Plan> {
+    refuse(settings)?;
+    let batch = settings.size("batch_size");
+    let average = settings.count("avg_seq_per_pack").unwrap_or(1);
+    let replicas = settings.count("replication_factor").unwrap_or(1);
+    let together = batch as u64 * replicas * average;
+    if together == 0 {
+        return Err(wrong("a batch of no sequences leaves nothing", "give 1 or more"));
+    }
+    let accumulation = accumulation(settings, together)?;
+    let global_batch = together * accumulation;
+    let (config, formulas) = model(settings)?;
+    let shape = Shape {
+        max_length: settings.size("sequence_length"),
+        max_predictions: settings.size("mask_tokens"),
+        sequences: settings.size("max_sequences_per_pack").max(1),
+    };
+    let seed = settings.get("seed").and_then(|seed| seed.as_i64()).unwrap_or(0) as u64;
+    let reading = ReaderOptions {
+        shape,
+        packs: batch,
+        shuffle: settings.truth("shuffle").then_some(seed),
+        depth: Depth::AtMost(shape.sequences),
+        duplication_factor: settings.size("duplication_factor").max(1),
+        repeat: true,
+        ..ReaderOptions::default()
+    };
+    let form = |key: &str| -> Result<Form> {
+        let basis = match settings.text(key).as_deref() {
+            Some("persequence") => Basis::Sequence,
+            Some("pertoken") => Basis::Token,
+            other => {
+                let what = format!("`{key}` is `{}`", other.unwrap_or_default());
+                return Err(wrong(what, "give `persequence` or `pertoken`"));
+            }
+        };
+        Ok(Form { basis, vocabulary: Some(config.vocab_size) })
+    };
+    let head = if settings.truth("reduce_nsp_overhead") { Head::Mlm } else { Head::Pretraining };
+    let inputs = settings.texts("input_files");
+    if inputs.is_empty() {
+        return Err(wrong(
+            "there is nothing to train on",
+            "give `--input-files 'packed/strategy*'`",
+        ));
+    }
+    let records = files(&inputs)?;
+    let threads = settings.count("threads").map(|threads| threads as usize);
+    let most = settings.count("max_training_sequences").unwrap_or(0);
+    let triggers = match settings.get("on_the_spot_validation_triggers") {
+        Some(given) => given.as_array().into_iter().flatten().filter_map(Value::as_u64).collect(),
+        None => triggers(global_batch, most),
+    };
+    let validation = settings.texts("on_the_spot_validation_files");
+    let target = settings.number("target_accuracy");
+    let evaluation = match validation.is_empty() {
+        true => None,
+        false => Some(Judgement {
+            on: evaluate::Options {
+                config: config.clone(),
+                formulas,
+                head,
+                records: files(&validation)?,
+                reading: ReaderOptions {
+                    packs: batch.max(8),
+                    shuffle: None,
+                    duplication_factor: 1,
+                    repeat: false,
+                    ..reading.clone()
+                },
+                form: form("accuracy_averaging_basis")?,
+                batches: None,
+                threads,
+            },
+            triggers: triggers.clone(),
+            target,
+        }),
+    };
+    let method = optimizer::read(settings, global_batch)?;
+    let packs = batch as u64 * replicas * accumulation;
+    // A pack has one sequence at least; evaluations end the run before that.
+    let last = triggers.last().copied().filter(|_| evaluation.is_some()).unwrap_or(most);
+    let limit = settings.count("max_steps").unwrap_or(u64::MAX);
+    let logged = method.logged(settings, global_batch, accumulation, seed, shape.max_length);
+    let train = train::Options {
+        formulas,
+        init_checkpoint: settings.text("tf_checkpoint").map(PathBuf::from),
+        init_slots: true,
+        records,
+        reading,
+        form: form("loss_averaging_basis")?,
+        accumulate: usize::try_from(accumulation * replicas).unwrap_or(usize::MAX),
+        optimizer: method.optimizer.clone(),
+        beta1: method.beta1,
+        loss_scale: method.loss_scale,
+        steps: (last / packs + 1).min(limit),
+        schedule: method.schedule.clone(),
+        save_every: settings.count("save_every").unwrap_or(0),
+        keep: settings.size("keep"),
+        seed,
+        packed: settings.truth("packed"),
+        recompute: settings.truth("recompute"),
+        threads,
+        ..train::Options::bert(
+            head,
+            config,
+            optimizer::NO_RATE,
+            settings.text("checkpoint_dir").unwrap_or_default().into(),
+        )
+    };
+    let index = settings.count("submission_run_index").unwrap_or(1);
+    let results = PathBuf::from(settings.text("results").unwrap_or_default());
+    let text = |key: &'static str| Value::from(settings.text(key).unwrap_or_default());
+    Ok(Plan {
+        options: pretrain::Options { train, evaluation },
+        global_batch,
+        about_steps: (last / global_batch + 1).min(limit),
+        notes: notes(settings),
+        result: results.join("bert").join(format!("result_{index}.txt")),
+        logged,
+        submission: vec![
+            ("submission_org", text("submission_org")),
+            ("submission_benchmark", "bert".into()),
+            ("submission_division", text("submission_division")),
+            ("submission_status", "onprem".into()),
+            ("submission_platform", text("submission_platform")),
+        ],
+        is_v1_1: settings.is_given("accuracy_averaging_basis"),
+    })
+}
+
+/// What cannot be done at all.
+fn refuse(settings: &Settings) -> Result<()> {
+    let text = |key: &str| settings.text(key).unwrap_or_default();
+    if text("task") != "PRETRAINING" {
+        let what = format!("`task` is {}, and only PRETRAINING is done here", text("task"));
+        return Err(wrong(what, "`frazil finetune` learns tasks"));
+    }
+    for key in ["generated_data", "synthetic_data"] {
+        if settings.truth(key) {
+            return Err(wrong(format!("`{key}`: only data can be learnt"), "give `input_files`"));
+        }
+    }
+    if settings.is_given("onnx_checkpoint") {
+        return Err(wrong(
+            "`onnx_checkpoint`: weights come from a TensorFlow checkpoint",
+            "give `tf_checkpoint`; `frazil import-weights` makes one",
+        ));
+    }
+    if text("gradient_reduction_type") != "Mean" {
+        return Err(wrong(
+            format!("`gradient_reduction_type` is `{}`", text("gradient_reduction_type")),
+            "give `Mean`: gradients are those of the mean of all losses",
+        ));
+    }
+    if !settings.truth("projection_bias") {
+        return Err(wrong("`projection_bias` is false, and BERT has one", "leave it out"));
+    }
+    let division = text("submission_division");
+    if !["closed", "open"].contains(&division.as_str()) {
+        return Err(wrong(format!("`submission_division` is `{division}`"), "give closed or open"));
+    }
+    Ok(())
+}
+
+/// Batches whose gradients are added up, on each replica.
+fn accumulation(settings: &Settings, together: u64) -> Result<u64> {
+    let given = settings.count("gradient_accumulation_factor");
+    let Some(global) = settings.count("global_batch_size") else {
+        return match given {
+            Some(0) => Err(wrong("`gradient_accumulation_factor` is 0", "give 1 or more")),
+            given => Ok(given.unwrap_or(1)),
+        };
+    };
+    let derived = global / together;
+    if derived == 0 || !global.is_multiple_of(together) {
+        let what = format!("`global_batch_size` is {global}, and {together} are computed at once");
+        return Err(wrong(what, format!("give a multiple of {together}")));
+    }
+    match given.filter(|given| *given != derived) {
+        None => Ok(derived),
+        Some(given) => Err(wrong(
+            format!(
+                "`global_batch_size` {global} means accumulating {derived} times, and \
+                 `gradient_accumulation_factor` is {given}"
+            ),
+            "give one of the two",
+        )),
+    }
+}
+
+fn model(settings: &Settings) -> Result<(BertConfig, Formulas)> {
+    let hidden = settings.size("hidden_size");
+    let rate = |none: &str, rate: &str| match settings.truth(none) {
+        true => 0.0,
+        false => settings.number(rate).unwrap_or(0.0),
+    };
+    let activation = settings.text("activation_type").unwrap_or_default();
+    let config = serde_json::json!({
+        "vocab_size": settings.size("vocab_length"),
+        "hidden_size": hidden,
+        "num_hidden_layers": settings.size("num_layers"),
+        "num_attention_heads": settings.size("attention_heads"),
+        "intermediate_size": settings.count("ff_size").map_or(4 * hidden, |size| size as usize),
+        "hidden_act": activation.parse::<Activation>()?.name(),
+        "hidden_dropout_prob": rate("no_dropout", "dropout_prob"),
+        "attention_probs_dropout_prob": rate("no_attn_dropout", "attn_dropout_prob"),
+        "max_position_embeddings": settings.size("max_positional_length"),
+        "type_vocab_size": 2,
+        "initializer_range": 0.02,
+    });
+    let config = BertConfig::from_slice(config.to_string().as_bytes())?;
+    config.check()?;
+    let length = settings.size("sequence_length");
+    if length > config.max_position_embeddings {
+        let positions = config.max_position_embeddings;
+        let what = format!("`sequence_length` is {length}, and there are {positions} positions");
+        return Err(wrong(what, "give a larger `max_positional_length`"));
+    }
+    let epsilon = settings.number("layer_norm_eps").unwrap_or_default();
+    Ok((config, Formulas { epsilon, ..Formulas::default() }))
+}
+
+/// What became of keys that mean something else here, or nothing: once for each reason.
+fn notes(settings: &Settings) -> Vec<String> {
+    let mut reasons: Vec<(&str, bool, Vec<String>)> = Vec::new();
+    for (name, _, why, means) in settings.elsewhere() {
+        let name = format!("`{name}`");
+        match reasons.iter_mut().find(|(known, ..)| *known == why) {
+            Some((_, _, names)) => names.push(name),
+            None => reasons.push((why, means, vec![name])),
+        }
+    }
+    let line = |(why, means, names): (&str, bool, Vec<String>)| {
+        let effect = if means { "" } else { " (no effect)" };
+        format!("{}{effect}: {why}", names.join(", "))
+    };
+    reasons.into_iter().map(line).collect()
+}
+
+/// Runs a plan, and writes its log when it is over. A run that goes on from a checkpoint says so in
+/// its log, which begins where it goes on.
+pub fn run(plan: &Plan, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Result<Report> {
+    let mut log = Log::new();
+    plan.submission.iter().for_each(|(key, value)| log.point(key, value.clone()));
+    log.add(LineKind::Start, "init_start", Value::Null, &[]);
+    for note in &plan.notes {
+        watch(Event::Note(note))?;
+    }
+    if plan.is_v1_1 {
+        log.add(
+            LineKind::Point,
+            "WEIGHTS_INITIALIZATION",
+            Value::Null,
+            &[("tensor", "all".into())],
+        );
+    }
+    plan.logged.iter().for_each(|(key, value)| log.point(key, value.clone()));
+    if let Some(folder) = plan.result.parent() {
+        make_folder(folder)?;
+    }
+    let mut start = Instant::now();
+    let mut resumed = None;
+    let training = pretrain::pretrain(&plan.options, &mut |event| {
+        match &event {
+            pretrain::Event::Train(train::Event::Resuming(_, step)) => resumed = Some(*step),
+            pretrain::Event::Train(train::Event::Begin(_)) => {
+                // Nothing is cleared: that needs a right over the whole machine.
+                log.point("cache_clear", false);
+                log.add(LineKind::End, "init_stop", Value::Null, &[]);
+                let step = resumed.map(|step| ("resumed_from_step", Value::from(step)));
+                let step: Vec<_> = step.into_iter().collect();
+                log.add(LineKind::Start, "run_start", Value::Null, &step);
+                start = Instant::now();
+            }
+            pretrain::Event::BlockStart(block) => {
+                let of = [("epoch_count", 1.into()), ("first_epoch_num", (*block).into())];
+                log.add(LineKind::Start, "block_start", Value::Null, &of);
+            }
+            pretrain::Event::BlockStop(block) => {
+                let of = [("first_epoch_num", (*block).into())];
+                log.add(LineKind::End, "block_stop", Value::Null, &of);
+            }
+            pretrain::Event::Evaluated(found) => {
+                let at = if plan.is_v1_1 { found.trigger } else { found.sequences };
+                log.clear_line();
+                let of = [("epoch_num", at.into())];
+                log.add(LineKind::Point, "eval_accuracy", found.accuracy, &of);
+            }
+            pretrain::Event::Train(_) => {}
+        }
+        let event = match event {
+            pretrain::Event::Train(train::Event::Step(step, _, weights)) => {
+                pretrain::Event::Train(train::Event::Step(step, plan.about_steps, weights))
+            }
+            other => other,
+        };
+        watch(Event::Pretrain(event))
+    })?;
+    let status = if training.reached == Some(true) { "success" } else { "aborted" };
+    let samples = training.evaluations.last().map_or(0, |last| last.samples);
+    log.point("eval_samples", samples);
+    log.point("train_samples", training.sequences);
+    let time_to_train = start.elapsed().as_secs_f64();
+    let of = [("status", status.into()), ("TTT", time_to_train.into())];
+    log.add(LineKind::End, "run_stop", Value::Null, &of);
+    log.write(&plan.result)?;
+    Ok(Report { result: plan.result.clone(), status, time_to_train, training })
+}
+
+/// Where the log of a run goes by these settings.
+pub fn result(settings: &Settings, index: u64) -> PathBuf {
+    let results = settings.text("results").unwrap_or_default();
+    Path::new(&results).join("bert").join(format!("result_{index}.txt"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! `create_submission`: the runs of a submission, one for each seed, and their logs.
+//!
+//! A file of results is complete or absent, so whatever is there is done. A run that did not end is
+//! begun anew, not gone on with: its time would not be that of a run.
+
+use std::path::PathBuf;
+
+use frazil_train::run::Go;
+use serde::Serialize;
+
+use super::{Event, Report, Settings, plan, result, run};
+use crate::Result;
+
+/// The seed of the first run.
+const FIRST_SEED: u64 = 42;
+
+/// Which runs.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What each of them does; seeds, numbers and folders are added.
+    pub settings: Settings,
+    /// The first one.
+    pub start: u64,
+    /// The one that is not run any more.
+    pub end: u64,
+    /// Runs that are done are done again.
+    pub again: bool,
+}
+
+/// A run of a submission.
+#[derive(Clone, Debug, Serialize)]
+pub struct Run {
+    /// Its number.
+    pub index: u64,
+    /// Its log.
+    pub result: PathBuf,
+    /// What came out; nothing if it was done before.
+    pub report: Option<Report>,
+}
+
+/// Takes the runs one after the other; `watch` hears of each, by its number.
+pub fn create(
+    options: &Options,
+    watch: &mut dyn FnMut(u64, Event<'_>) -> Result<Go>,
+) -> Result<Vec<Run>> {
+    let mut runs = Vec::new();
+    for index in options.start..options.end {
+        let result = result(&options.settings, index);
+        if result.is_file() && !options.again {
+            watch(index, Event::Note(&format!("`{}` is there", result.display())))?;
+            runs.push(Run { index, result, report: None });
+            continue;
+        }
+        let mut settings = options.settings.clone();
+        let folder = PathBuf::from(settings.text("checkpoint_dir").unwrap_or_default());
+        let folder = folder.join(format!("run_{index}"));
+        if folder.is_dir() {
+            let note = format!(
+                "`{}` is of an earlier run, and goes: the run begins anew",
+                folder.display()
+            );
+            watch(index, Event::Note(&note))?;
+            std::fs::remove_dir_all(&folder).map_err(|source| frazil_tensor::Error::Io {
+                action: "remove",
+                path: folder.clone(),
+                source,
+            })?;
+        }
+        settings.set("checkpoint_dir", folder.display().to_string())?;
+        settings.set("seed", index + FIRST_SEED)?;
+        settings.set("submission_run_index", index)?;
+        let report = run(&plan(&settings)?, &mut |event| watch(index, event))?;
+        runs.push(Run { index, result, report: Some(report) });
+    }
+    Ok(runs)
+}
