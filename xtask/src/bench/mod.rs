@@ -8,6 +8,7 @@ mod engines;
 mod finetune;
 mod formats;
 mod machine;
+mod pretrain;
 mod report;
 mod squad;
 mod tokenize;
@@ -17,7 +18,7 @@ use anyhow::{Context, Result, bail};
 
 pub use tokenize::english;
 
-const NAMES: &str = "finetune, formats, growth, peers, squad, tokenize, train";
+const NAMES: &str = "finetune, formats, growth, peers, pretrain, squad, tokenize, train";
 
 /// What `formats` is to run.
 struct Options<'a> {
@@ -37,6 +38,7 @@ pub fn run(args: &[&str]) -> Result<()> {
         "finetune" => return finetune::run(args),
         "growth" => return engines::growth::run(args),
         "peers" => return engines::run(args),
+        "pretrain" => return pretrain::run(args),
         "squad" => return squad::run(args),
         "tokenize" => return tokenize::run(args),
         "train" => return train::run(args),

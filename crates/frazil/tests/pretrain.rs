@@ -1,0 +1,492 @@
+//! Pre-training: the original's figures, MLPerf's rules, and what happens when something goes wrong.
+#![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use frazil::bert::Head;
+use frazil::bert::packing::Depth;
+use frazil::bert::samples::{ReaderOptions, Shape};
+use frazil::ops::pretrain::evaluate;
+use frazil::source::open_weights;
+use frazil::tensor::TensorStore;
+use frazil::tensor::testing::shared;
+use frazil::tf::checkpoint_state::CheckpointState;
+use frazil::train::mllog::{self, Division};
+
+const LENGTH: usize = 48;
+const MASKED: usize = 8;
+
+fn frazil(folder: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_frazil"));
+    command.args(words).current_dir(folder).env("FRAZIL_THREADS", "1").output().unwrap()
+}
+
+fn done(folder: &Path, words: &[&str]) -> String {
+    let output = frazil(folder, words);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{words:?}: {said}");
+    said
+}
+
+fn failed(folder: &Path, words: &[&str]) -> String {
+    let output = frazil(folder, words);
+    assert!(!output.status.success(), "{words:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn demo(name: &str) -> String {
+    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo");
+    assets.join(name).display().to_string()
+}
+
+/// A few documents, so that sequences differ in length.
+fn text() -> String {
+    let (who, what) = (["the men", "the company", "the city", "a boat"], ["water", "ice", "river"]);
+    let mut text = String::new();
+    for document in 0..12 {
+        for sentence in 0..3 + document % 4 {
+            let (who, what) = (who[(document + sentence) % 4], what[sentence % 3]);
+            let long = if sentence % 2 == 0 { " and went down again in the night" } else { "" };
+            text.push_str(&format!("{who} found the {what} in 18{document}{sentence}{long} .\n"));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// `examples.tfrecord`, `binary/` and `packed/` of the text.
+fn data(folder: &Path) {
+    fs::write(folder.join("text.txt"), text()).unwrap();
+    let vocab = format!("--vocab_file={}", demo("vocab.txt"));
+    let (length, masked) = (LENGTH.to_string(), MASKED.to_string());
+    done(
+        folder,
+        &[
+            "create_pretraining_data",
+            "--input_file=text.txt",
+            "--output_file=examples.tfrecord",
+            &vocab,
+            "--quiet",
+            "--dupe_factor=3",
+            "--short_seq_prob=0.5",
+            &format!("--max_seq_length={length}"),
+            &format!("--max_predictions_per_seq={masked}"),
+        ],
+    );
+    let sizes =
+        ["--max-sequence-length", &length, "--max-predictions-per-sequence", &masked, "--quiet"];
+    let words = ["record_to_binary", "--tf-record-glob=examples.tfrecord", "--output-path=binary"];
+    done(folder, &[&words[..], &sizes].concat());
+    let words = ["pack_pretraining_data", "--input-glob=binary/*", "--output-dir=packed"];
+    done(folder, &[&words[..], &sizes].concat());
+}
+
+/// A tiny model, trained by MLPerf's rules.
+fn config(folder: &Path) -> PathBuf {
+    let config = serde_json::json!({
+        "submission_division": "open",
+        "submission_platform": "a machine",
+        "task": "PRETRAINING",
+        "use_prepacked_pretraining_dataset": true,
+        "max_sequences_per_pack": 3,
+        "avg_seq_per_pack": 2,
+        "num_layers": 1,
+        "hidden_size": 32,
+        "attention_heads": 2,
+        "sequence_length": LENGTH,
+        "max_positional_length": 64,
+        "mask_tokens": MASKED,
+        "vocab_length": 500,
+        "popart_dtype": "FLOAT16",
+        "engine_cache": "engine_cache/pod16",
+        "batch_size": 2,
+        "gradient_accumulation_factor": 2,
+        "replication_factor": 1,
+        "optimizer": "LAMB_NO_BIAS",
+        "beta1": 0.71,
+        "beta2": 0.998,
+        "weight_decay": 1e-2,
+        "loss_scaling": 64.0,
+        "lr_bert_schedule": {"init_lr": 5e-3, "num_training_steps": 40, "num_warmup_steps": 0},
+        "input_files": ["packed/strategy*"],
+        "on_the_spot_validation_files": ["packed/strategy*"],
+        "on_the_spot_validation_triggers": [20, 40, 60],
+        "shuffle": true,
+        "checkpoint_dir": "ckpts",
+        "target_accuracy": 0.99,
+    });
+    let path = folder.join("configs/mk2/pod16-open.json");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, config.to_string()).unwrap();
+    path
+}
+
+/// All tensors of a checkpoint, bit for bit.
+fn tensors(prefix: &Path) -> Vec<(String, Vec<u8>)> {
+    let store = open_weights(prefix, &Default::default()).unwrap();
+    let infos = store.infos().to_vec();
+    let bytes = |name: &str| store.read(name).unwrap().bytes().unwrap().to_vec();
+    infos.into_iter().map(|info| (info.name.clone(), bytes(&info.name))).collect()
+}
+
+fn newest(folder: &Path) -> PathBuf {
+    CheckpointState::read(folder).unwrap().unwrap().model_checkpoint_path
+}
+
+/// The figures of TensorFlow 1.15, to the last digit that it prints.
+#[test]
+fn an_evaluation_is_the_originals() {
+    let (Some(pretrain), Some(data)) = (shared("fixtures/pretrain"), shared("fixtures/data"))
+    else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let said = done(
+        folder.path(),
+        &[
+            "run_pretraining",
+            &format!("--input_file={}", pretrain.join("tf_examples.tfrecord").display()),
+            "--output_dir=out",
+            "--do_eval=True",
+            &format!("--bert_config_file={}", data.join("bert_config_small.json").display()),
+            &format!("--init_checkpoint={}", pretrain.join("model.ckpt-40").display()),
+            "--max_eval_steps=10",
+            "--use_tpu=False",
+        ],
+    );
+    assert!(said.contains("INFO:tensorflow:***** Eval results *****"), "{said}");
+    assert!(said.contains("warning: `--use_tpu` has no effect"), "{said}");
+    let read = |path: PathBuf| -> Vec<(String, f64)> {
+        let pair = |line: &str| {
+            let (name, value) = line.split_once(" = ").unwrap();
+            (name.to_owned(), value.parse().unwrap())
+        };
+        fs::read_to_string(path).unwrap().lines().map(pair).collect()
+    };
+    let found = read(folder.path().join("out/eval_results.txt"));
+    let expected = read(pretrain.join("eval_results.txt"));
+    assert_eq!(found.len(), expected.len());
+    for ((name, found), (wanted, expected)) in found.iter().zip(&expected) {
+        assert_eq!(name, wanted);
+        assert!((found - expected).abs() <= 2e-6 * expected.abs(), "{name}: {found} {expected}");
+    }
+}
+
+#[test]
+fn the_originals_program_trains_and_evaluates() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    let config = format!("--bert_config_file={}", demo("bert_config.json"));
+    let (length, masked) =
+        (format!("--max_seq_length={LENGTH}"), format!("--max_predictions_per_seq={MASKED}"));
+    let common = ["run_pretraining", &config, &length, &masked, "--output_dir=out"];
+    let said = done(
+        folder,
+        &[
+            &common[..],
+            &["--input_file=examples.tf*", "--do_train", "--do_eval", "--train_batch_size=4"],
+            &["--num_train_steps=6", "--num_warmup_steps=2", "--save_checkpoints_steps=4"],
+            &["--max_eval_steps=3", "--learning_rate=1e-3"],
+        ]
+        .concat(),
+    );
+    for line in ["*** Input Files ***", "***** Running training *****", "  Batch size = 4"] {
+        assert!(said.contains(&format!("INFO:tensorflow:{line}\n")), "{line}: {said}");
+    }
+    let results = fs::read_to_string(folder.join("out/eval_results.txt")).unwrap();
+    let names: Vec<&str> = results.lines().map(|line| line.split(" = ").next().unwrap()).collect();
+    assert_eq!(
+        names,
+        [
+            "global_step",
+            "loss",
+            "masked_lm_accuracy",
+            "masked_lm_loss",
+            "next_sentence_accuracy",
+            "next_sentence_loss"
+        ]
+    );
+    assert!(results.starts_with("global_step = 6\n"), "{results}");
+    for name in ["graph.pbtxt", "checkpoint", "report.html", "model.ckpt-6.meta"] {
+        assert!(folder.join("out").join(name).is_file(), "{name}");
+    }
+    // Packed records, too; and what the flags say must be what the records are.
+    let packed = ["--input_file=packed/strategy*", "--do_eval", "--max_eval_steps=2"];
+    done(folder, &[&common[..], &packed].concat());
+    let wrong = ["run_pretraining", &config, "--output_dir=out", "--do_eval", &masked];
+    let said = failed(folder, &[&wrong[..], &["--input_file=examples.tfrecord"]].concat());
+    assert!(said.contains("`--max_seq_length` is 128"), "{said}");
+    assert!(said.contains("give `--max_seq_length=48`"), "{said}");
+}
+
+/// What is in packs is what is in the records: the same accuracy and the same losses.
+#[test]
+fn packs_are_evaluated_as_their_sequences() {
+    let folder = tempfile::tempdir().unwrap();
+    data(folder.path());
+    let config = frazil::bert::BertConfig::read(demo("bert_config.json")).unwrap();
+    let scores = |pattern: &str| {
+        let shape = Shape { max_length: LENGTH, max_predictions: MASKED, sequences: 3 };
+        let pattern = folder.path().join(pattern).display().to_string();
+        let options = evaluate::Options {
+            config: config.clone(),
+            formulas: Default::default(),
+            head: Head::Pretraining,
+            records: frazil::source::files(&[pattern]).unwrap(),
+            reading: ReaderOptions {
+                shape,
+                packs: 5,
+                depth: Depth::AtMost(1),
+                ..ReaderOptions::default()
+            },
+            form: Default::default(),
+            batches: None,
+            threads: Some(1),
+        };
+        let path = demo("bert_model.ckpt");
+        evaluate::checkpoint(Path::new(&path), options).unwrap().scores
+    };
+    let (packed, alone) = (scores("packed/strategy*"), scores("examples.tfrecord"));
+    assert_eq!(packed.sequences, alone.sequences);
+    for (name, value) in alone.values.iter().filter(|(name, _)| *name != "loss") {
+        let found = packed.values[name];
+        assert!((found - value).abs() <= 1e-5 * value.abs().max(1.0), "{name}: {found} {value}");
+    }
+}
+
+/// Runs of a submission: their logs follow the rules, and what is done is not done again.
+#[test]
+fn submissions_follow_the_rules() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    config(folder);
+    let words = ["create_submission", "--pod=16", "--submission-division=open", "--end-index=2"];
+    // The target is missed, and the exit code says so.
+    assert_eq!(frazil(folder, &words).status.code(), Some(1));
+    let read = |index: usize| {
+        fs::read_to_string(folder.join(format!("result/bert/result_{index}.txt"))).unwrap()
+    };
+    let logs = [read(0), read(1)];
+    for (index, log) in logs.iter().enumerate() {
+        assert_eq!(mllog::check(log, Division::Open), [""; 0], "{log}");
+        let lines = mllog::parse(log).unwrap();
+        let keys: Vec<&str> = lines.iter().map(|line| line.key.as_str()).collect();
+        let first = [
+            "submission_org",
+            "submission_benchmark",
+            "submission_division",
+            "submission_status",
+            "submission_platform",
+            "init_start",
+            "seed",
+            "max_sequence_length",
+            "global_batch_size",
+            "gradient_accumulation_steps",
+            "opt_base_learning_rate",
+            "opt_lamb_weight_decay_rate",
+            "opt_lamb_beta_1",
+            "opt_lamb_beta_2",
+            "opt_learning_rate_warmup_steps",
+            "num_warmup_steps",
+            "start_warmup_step",
+            "opt_learning_rate_training_steps",
+            "opt_epsilon",
+            "opt_lamb_learning_rate_decay_poly_power",
+            "cache_clear",
+            "init_stop",
+            "run_start",
+            "block_start",
+            "block_stop",
+            "eval_accuracy",
+        ];
+        assert_eq!(keys[..first.len()], first);
+        assert_eq!(keys[keys.len() - 3..], ["eval_samples", "train_samples", "run_stop"]);
+        let of = |key: &str| lines.iter().find(|line| line.key == key).unwrap();
+        assert_eq!(of("seed").value, index + 42);
+        assert_eq!(of("global_batch_size").value, 8);
+        assert_eq!(of("init_stop").event_type, "INTERVAL_END");
+        let stop = of("run_stop");
+        assert_eq!(
+            (stop.event_type.as_str(), &stop.metadata["status"]),
+            ("INTERVAL_END", &"aborted".into())
+        );
+        let seconds = stop.metadata["TTT"].as_f64().unwrap();
+        let between = (stop.time_ms - of("run_start").time_ms) / 1e3;
+        assert!((seconds - between).abs() < 0.05, "{seconds} {between}");
+        // Sequences are counted, not packs: a step of four packs has more than four.
+        let evaluated: Vec<_> = lines.iter().filter(|line| line.key == "eval_accuracy").collect();
+        assert_eq!(evaluated.len(), 3);
+        for (line, trigger) in evaluated.iter().zip([20, 40, 60]) {
+            let seen = line.metadata["epoch_num"].as_u64().unwrap();
+            assert!(seen > trigger && seen <= trigger + 12, "{seen} {trigger}");
+        }
+        assert!(log.contains("\n\n:::MLLOG"), "a line is clear before each accuracy");
+        let said = fs::read_to_string(folder.join(format!("internal_log_{index}"))).unwrap();
+        assert!(
+            said.contains("`engine_cache` (no effect)") && said.contains("step 1: loss"),
+            "{said}"
+        );
+    }
+    assert_ne!(logs[0], logs[1]);
+    // Done already.
+    done(folder, &words);
+    assert_eq!([read(0), read(1)], logs);
+    // The rules of the other division miss what they should.
+    let closed = mllog::check(&logs[0].replace("\"open\"", "\"closed\""), Division::Closed);
+    assert_eq!(closed, ["no `eval_accuracy` from 0.72 on and below 1"]);
+    // A target that is low enough ends the run at its first evaluation.
+    let bert = ["bert", "--config=./configs/mk2/pod16-open.json", "--target-accuracy", "0"];
+    done(folder, &[&bert[..], &["--checkpoint-dir", "one", "--seed", "7"]].concat());
+    let lines = mllog::parse(&read(1)).unwrap();
+    assert_eq!(lines.iter().filter(|line| line.key == "eval_accuracy").count(), 1);
+    assert_eq!(lines.last().unwrap().metadata["status"], "success");
+}
+
+/// What an optimizer remembers comes with the weights, under whichever name; steps begin at 0.
+#[test]
+fn slots_come_with_a_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    config(folder);
+    let run = ["pretrain", "--config", "configs/mk2/pod16-open.json", "--max-steps"];
+    frazil(folder, &[&run[..], &["3"]].concat());
+    let more = ["1", "--tf-checkpoint", "ckpts/model.ckpt-3", "--checkpoint-dir", "two"];
+    frazil(folder, &[&run[..], &more, &["--vocab-length", "480"]].concat());
+    let (old, new) =
+        (tensors(&folder.join("ckpts/model.ckpt-3")), tensors(&folder.join("two/model.ckpt-0")));
+    let of = |all: &[(String, Vec<u8>)], name: &str| {
+        all.iter().find(|(known, _)| known == name).unwrap().1.clone()
+    };
+    let slots =
+        ["bert/pooler/dense/kernel/adam_m", "bert/encoder/layer_0/output/dense/bias/adam_v"];
+    for name in slots {
+        let slot = of(&old, name);
+        assert_eq!(slot, of(&new, name));
+        assert!(slot.iter().any(|byte| *byte != 0), "{name}");
+    }
+    assert_eq!(of(&new, "global_step"), 0i64.to_le_bytes());
+    let table = "bert/embeddings/word_embeddings/adam_v";
+    assert_eq!(of(&new, table), of(&old, table)[..480 * 32 * 4]);
+    // A model of another shape is not taken for this one.
+    let said = failed(
+        folder,
+        &[&run[..], &more[..3], &["--hidden-size", "64", "--checkpoint-dir", "three"]].concat(),
+    );
+    assert!(said.contains("float32 [500, 32], not float32 [500, 64]"), "{said}");
+    assert!(!folder.join("three/checkpoint").exists());
+}
+
+/// Killed in the middle and started again, a run ends with the same bits as one that was left alone.
+#[test]
+fn a_killed_run_goes_on_as_if_nothing_had_been() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    config(folder);
+    let run = ["pretrain", "--config", "configs/mk2/pod16-open.json", "--max-steps", "30"];
+    let often = ["--save-every", "3", "--on-the-spot-validation-triggers", "100000", "--quiet"];
+    let run = [&run[..], &often, &["--checkpoint-dir"]].concat();
+    frazil(folder, &[&run[..], &["whole"]].concat());
+    let killed = [&run[..], &["killed"]].concat();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_frazil"))
+        .args(&killed)
+        .current_dir(folder)
+        .env("FRAZIL_THREADS", "1")
+        .spawn()
+        .unwrap();
+    let start = Instant::now();
+    while !folder.join("killed/model.ckpt-6.index").exists() {
+        assert!(start.elapsed() < Duration::from_secs(60), "no checkpoint came");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let at = newest(&folder.join("killed"));
+    assert!(!at.ends_with("model.ckpt-30"), "it was too late to kill it");
+    tensors(&at);
+    frazil(folder, &killed);
+    let [whole, killed] = ["whole", "killed"].map(|name| newest(&folder.join(name)));
+    assert!(whole.ends_with("model.ckpt-30") && killed.ends_with("model.ckpt-30"));
+    assert!(tensors(&whole) == tensors(&killed));
+}
+
+/// The checkpoint before a misfortune stays whole, and is the newest.
+#[test]
+fn what_goes_wrong_leaves_the_last_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    config(folder);
+    let run = ["pretrain", "--config", "configs/mk2/pod16-open.json", "--save-every", "1"];
+    let long = ["--on-the-spot-validation-triggers", "100000", "--max-steps", "20"];
+    let run = [&run[..], &long, &["--shuffle=false", "--quiet", "--checkpoint-dir"]].concat();
+    // A rate that no training survives.
+    let rate = "{\"init_lr\": 1e30, \"num_training_steps\": 40, \"num_warmup_steps\": 0}";
+    let rate = ["nan", "--optimizer", "SGD", "--lr-bert-schedule", rate];
+    let said = failed(folder, &[&run[..], &rate].concat());
+    assert!(said.contains("of step 1 is") && said.contains("no number to go on with"), "{said}");
+    let last = newest(&folder.join("nan"));
+    assert!(last.ends_with("model.ckpt-1"), "{}", last.display());
+    tensors(&last);
+    assert!(!folder.join("result/bert/result_1.txt").exists(), "a log that is not complete");
+
+    // A sample in the middle of the data that cannot be: a position beyond its sequence.
+    let packed: Vec<PathBuf> =
+        frazil::source::files(&[folder.join("packed/*").display().to_string()]).unwrap();
+    let shape = Shape { max_length: LENGTH, max_predictions: MASKED, sequences: 3 };
+    let kept: Vec<Vec<u8>> = packed.iter().map(|path| fs::read(path).unwrap()).collect();
+    let (at, largest) = kept.iter().enumerate().max_by_key(|(_, bytes)| bytes.len()).unwrap();
+    let mut broken = largest.clone();
+    let middle = broken.len() / shape.bytes_of_pack() / 2 * shape.bytes_of_pack();
+    broken[middle + 4 * 3 * LENGTH] = 0xff;
+    fs::write(&packed[at], &broken).unwrap();
+    let said = failed(folder, &[&run[..], &["corrupt"]].concat());
+    let name = packed[at].file_name().unwrap().to_string_lossy().into_owned();
+    assert!(said.contains(&name), "{said}");
+    let last = newest(&folder.join("corrupt"));
+    assert!(!last.ends_with("model.ckpt-0"), "{said}");
+    tensors(&last);
+    // Put right, it goes on.
+    fs::write(&packed[at], largest).unwrap();
+    frazil(folder, &[&run[..], &["corrupt"]].concat());
+    assert!(newest(&folder.join("corrupt")).ends_with("model.ckpt-20"));
+}
+
+/// No room for a checkpoint: an error, or the end of the process in the middle of a write. Either way
+/// what is there is whole.
+#[cfg(unix)]
+#[test]
+fn a_full_disk_leaves_the_last_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    config(folder);
+    let run =
+        "pretrain --config configs/mk2/pod16-open.json --save-every 1 --quiet --checkpoint-dir";
+    let words: Vec<&str> = run.split(' ').chain(["ckpts", "--max-steps", "2"]).collect();
+    frazil(folder, &words);
+    let before = newest(&folder.join("ckpts"));
+    let size = fs::metadata(format!("{}.data-00000-of-00001", before.display())).unwrap().len();
+    let program = env!("CARGO_BIN_EXE_frazil");
+    // Blocks of 512 bytes: less than a checkpoint, more than everything else.
+    let blocks = size / 512 / 2;
+    for (ignored, name) in [("trap '' XFSZ;", "error"), ("", "killed")] {
+        let line =
+            format!("{ignored} ulimit -f {blocks}; exec {program} {run} ckpts --max-steps 4");
+        let output = Command::new("sh").args(["-c", &line]).current_dir(folder).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{name}");
+        assert_eq!(said.contains("error: "), name == "error", "{name}: {said}");
+        let after = newest(&folder.join("ckpts"));
+        assert_eq!(after, before, "{name}");
+        tensors(&after);
+    }
+    frazil(folder, &[&words[..words.len() - 1], &["4"]].concat());
+    assert!(newest(&folder.join("ckpts")).ends_with("model.ckpt-4"));
+}
