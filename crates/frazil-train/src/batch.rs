@@ -145,3 +145,67 @@ fn put<T: Element>(inputs: &mut Inputs, name: &str, shape: &[usize], values: Vec
     inputs.insert(name.to_owned(), Tensor::from_vec(shape.to_vec(), values)?);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use frazil_bert::samples::MaskedRows;
+
+    /// Sequences of 3 and 5 rows; the second has three of the four masked pieces.
+    fn batch() -> PackedBatch {
+        PackedBatch {
+            input_ids: vec![2, 900, 3, 2, 7, 8, 9, 3],
+            segment_ids: vec![0; 8],
+            positions: vec![0, 1, 2, 0, 1, 2, 3, 4],
+            bounds: vec![0, 3, 8],
+            packs: vec![0, 2],
+            masked: MaskedRows {
+                rows: vec![1, 4, 5, 6],
+                ids: vec![10, 900, 12, 0],
+                weights: vec![1.0; 4],
+                sequences: vec![0, 1, 1, 1],
+            },
+            next_sentence_labels: vec![0, 1],
+            ..PackedBatch::new()
+        }
+    }
+
+    #[test]
+    fn what_the_model_does_not_know_is_not_predicted() {
+        let mut known = batch();
+        Form::default().apply(&mut known);
+        assert_eq!(known, batch());
+        let mut cut = batch();
+        Form { vocabulary: Some(500), basis: Basis::Token }.apply(&mut cut);
+        assert_eq!(cut.input_ids, [2, UNKNOWN, 3, 2, 7, 8, 9, 3]);
+        assert_eq!(
+            (cut.masked.ids, cut.masked.weights),
+            (vec![10, 0, 12, 0], vec![1.0, 0.0, 1.0, 0.0])
+        );
+    }
+
+    #[test]
+    fn sequences_count_the_same() {
+        let mut by_sequence = batch();
+        Form { basis: Basis::Sequence, vocabulary: None }.apply(&mut by_sequence);
+        let third = 1.0 / 3.0;
+        assert_eq!(by_sequence.masked.weights, [1.0, third, third, third]);
+        let mut cut = batch();
+        Form { basis: Basis::Sequence, vocabulary: Some(500) }.apply(&mut cut);
+        assert_eq!(cut.masked.weights, [1.0, 0.0, 1.0, 0.0]);
+    }
+
+    /// However masked pieces are spread over the examples, each leads to its own row.
+    #[test]
+    fn masked_pieces_are_spread_evenly() {
+        let inputs = inputs(&batch(), Head::Pretraining).unwrap();
+        let values = |name: &str| inputs[name].values::<i32>().unwrap().into_owned();
+        assert_eq!(inputs["masked_lm_positions"].shape().to_vec(), [2, 2]);
+        let ids = values("input_ids");
+        let rows = values("masked_lm_positions");
+        let found: Vec<i32> =
+            rows.iter().enumerate().map(|(at, row)| ids[(at / 2 * 5) + *row as usize]).collect();
+        assert_eq!(found, [900, 7, 8, 9]);
+        assert_eq!(values("masked_lm_ids"), [10, 900, 12, 0]);
+    }
+}

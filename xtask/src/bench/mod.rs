@@ -18,7 +18,8 @@ use anyhow::{Context, Result, bail};
 
 pub use tokenize::english;
 
-const NAMES: &str = "finetune, formats, growth, peers, pretrain, squad, tokenize, train";
+const NAMES: &str =
+    "finetune, formats, growth, padding, peers, pretrain, squad, tokenize, train";
 
 /// What `formats` is to run.
 struct Options<'a> {
@@ -38,7 +39,8 @@ pub fn run(args: &[&str]) -> Result<()> {
         "finetune" => return finetune::run(args),
         "growth" => return engines::growth::run(args),
         "peers" => return engines::run(args),
-        "pretrain" => return pretrain::run(args),
+        "padding" => return pretrain::padding(args),
+        "pretrain" => return pretrain::learn(args),
         "squad" => return squad::run(args),
         "tokenize" => return tokenize::run(args),
         "train" => return train::run(args),

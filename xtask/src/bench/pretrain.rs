@@ -39,64 +39,88 @@ const GOAL_PADDING: f64 = 0.6;
 const FRAME: Frame = Frame { cls: 101, sep: 102 };
 
 #[derive(Serialize)]
-struct Subject {
+struct Curve {
     sequences: Value,
-    lengths: BTreeMap<&'static str, f64>,
     /// Mean losses of windows: the last step of each, and the minutes until then.
     curve: Vec<(u64, f64, f64)>,
 }
 
-/// Prepares, measures, prints and records.
-pub fn run(args: &[&str]) -> Result<()> {
-    let (mut steps, mut rounds, mut quick) = (STEPS, 3, false);
+#[derive(Serialize)]
+struct Lengths {
+    sequences: usize,
+    mean_length: f64,
+    longest: usize,
+}
+
+/// A number behind a flag.
+fn number<'a, T: std::str::FromStr + PartialOrd + Default>(
+    flag: &str,
+    args: &mut impl Iterator<Item = &'a &'a str>,
+) -> Result<T> {
+    let number = args.next().and_then(|value| value.parse().ok()).filter(|n| *n > T::default());
+    number.with_context(|| format!("`{flag}` needs a number from 1"))
+}
+
+/// How fast the loss falls.
+pub fn learn(args: &[&str]) -> Result<()> {
+    let (mut steps, mut quick) = (STEPS, false);
     let mut args = args.iter();
     while let Some(&arg) = args.next() {
-        let mut number = || {
-            let number = args.next().and_then(|value| value.parse().ok()).filter(|n| *n > 0);
-            number.with_context(|| format!("`{arg}` needs a number from 1"))
-        };
         match arg {
-            "--quick" => (quick, steps, rounds) = (true, 2 * WINDOW, 1),
-            "--steps" => steps = number()?,
-            "--rounds" => rounds = number()?,
+            "--quick" => (quick, steps) = (true, 2 * WINDOW),
+            "--steps" => steps = number(arg, &mut args)?,
             other => bail!("no option `{other}`"),
         }
     }
     let bench = Bench::prepare()?;
     let sequences = bench.records("wiki_128", 128, 20, 5)?;
     let curve = bench.learn(steps)?;
-    let (cut, lengths) = bench.cut()?;
-    let mut measures = vec![
-        Measure::new("step", "s", "a step of 32 sequences at 128, all of the run on average"),
+    let mut step = Measure::new("step", "s", "a step of 32 sequences, all of the run on average");
+    step.add(curve.last().map_or(f64::NAN, |(step, _, minutes)| minutes * 60.0 / *step as f64));
+    let below = curve.iter().find(|(_, loss, _)| *loss < GOAL_LOSS);
+    let minutes = below.map_or(f64::INFINITY, |(_, _, minutes)| *minutes);
+    let goal = Comparison::at_most("minutes until the loss is below 6.6", minutes, GOAL_MINUTES);
+    let (mut info, subject) = (bench.base.script(SCRIPT), Curve { sequences, curve });
+    let record = Record::new("pretrain", &mut info, &[], subject, [step], vec![goal])?;
+    record.finish(!quick && steps == STEPS)
+}
+
+/// What padding costs.
+pub fn padding(args: &[&str]) -> Result<()> {
+    let (mut rounds, mut quick) = (3, false);
+    let mut args = args.iter();
+    while let Some(&arg) = args.next() {
+        match arg {
+            "--quick" => (quick, rounds) = (true, 1),
+            "--rounds" => rounds = number(arg, &mut args)?,
+            other => bail!("no option `{other}`"),
+        }
+    }
+    let bench = Bench::prepare()?;
+    let (cut, subject) = bench.cut()?;
+    let mut measures = [
         Measure::new("packed", "s", "steps of 16 sequences at 512, padding left out"),
         Measure::new("padded", "s", "the same steps, padding computed"),
     ];
-    measures[0]
-        .add(curve.last().map_or(f64::NAN, |(step, _, minutes)| minutes * 60.0 / *step as f64));
     let mut apart: f64 = 0.0;
     for round in 1..=rounds {
         eprintln!("round {round} of {rounds}");
         let (packed, seconds) = bench.compared(&cut, true)?;
-        measures[1].add(seconds);
+        measures[0].add(seconds);
         let (padded, seconds) = bench.compared(&cut, false)?;
-        measures[2].add(seconds);
+        measures[1].add(seconds);
         ensure!(packed.len() == padded.len() && !packed.is_empty(), "the runs differ in steps");
         for (packed, padded) in packed.iter().zip(&padded) {
             apart = apart.max((packed - padded).abs());
         }
     }
-    let below = curve.iter().find(|(_, loss, _)| *loss < GOAL_LOSS);
-    let minutes = below.map_or(f64::INFINITY, |(_, _, minutes)| *minutes);
     let ratio = median(&measures, "packed") / median(&measures, "padded");
     let comparisons = vec![
-        Comparison::at_most("minutes until the loss is below 6.6", minutes, GOAL_MINUTES),
         Comparison::at_most("time without padding, of that with it", ratio, GOAL_PADDING),
         Comparison::at_most("largest difference of their losses", apart, 1e-3),
     ];
-    let subject = Subject { sequences, lengths, curve };
     let mut info = bench.base.script(SCRIPT);
-    let record = Record::new("pretrain", &mut info, &[], subject, measures, comparisons)?;
-    record.finish(!quick && steps == STEPS)
+    Record::new("padding", &mut info, &[], subject, measures, comparisons)?.finish(!quick)
 }
 
 struct Bench {
@@ -172,7 +196,7 @@ impl Bench {
     }
 
     /// The text at 512, each sample cut so that lengths are those of the histogram.
-    fn cut(&self) -> Result<(PathBuf, BTreeMap<&'static str, f64>)> {
+    fn cut(&self) -> Result<(PathBuf, Lengths)> {
         self.records("wiki_512", 512, 76, 1)?;
         let file = SampleFile::open(self.path("wiki_512"), Shape::default())?;
         let mut samples: Vec<(usize, PretrainingFeatures)> = Vec::new();
@@ -191,15 +215,16 @@ impl Bench {
         samples.sort_by_key(|(place, _)| *place);
         let path = self.path("cut");
         let mut writer = SampleWriter::create(&path, Format::Records)?;
-        let mut tokens = 0;
-        let count = samples.len();
+        let (mut tokens, mut longest) = (0, 0);
+        let sequences = samples.len();
         for (_, sample) in samples {
             tokens += sample.features.len();
+            longest = longest.max(sample.features.len());
             writer.add(&[Sample::Pretraining(sample)])?;
         }
         writer.finish()?;
-        let mean = tokens as f64 / count as f64;
-        Ok((path, BTreeMap::from([("sequences", count as f64), ("mean_length", mean)])))
+        let mean_length = tokens as f64 / sequences as f64;
+        Ok((path, Lengths { sequences, mean_length, longest }))
     }
 
     /// A short run: the losses, and the seconds of its steps.
@@ -306,7 +331,7 @@ fn shortened(sample: &PretrainingFeatures, length: usize) -> PretrainingFeatures
     let masked = sample
         .masked
         .iter()
-        .filter_map(|masked| Some(Masked { position: place(masked)? as u32, ..masked.clone() }));
+        .filter_map(|masked| Some(Masked { position: place(masked)? as u32, ..*masked }));
     let (first, second) = (&first[..of_first], &second[..of_second]);
     PretrainingFeatures {
         masked: masked.collect(),
