@@ -18,8 +18,7 @@ use anyhow::{Context, Result, bail};
 
 pub use tokenize::english;
 
-const NAMES: &str =
-    "finetune, formats, growth, padding, peers, pretrain, squad, tokenize, train";
+const NAMES: &str = "finetune, formats, growth, padding, peers, pretrain, squad, tokenize, train";
 
 /// What `formats` is to run.
 struct Options<'a> {
