@@ -19,7 +19,7 @@ fn evaluations_come_as_mlperf_has_them() {
 }
 
 /// A published configuration with files that exist.
-fn published(folder: &std::path::Path) -> Vec<(String, Settings)> {
+fn published(folder: &Path) -> Vec<(String, Settings)> {
     let Some(configs) = shared("data/mlperf/v1.0/Graphcore/configs") else { return Vec::new() };
     std::fs::write(folder.join("strategy_0"), "").unwrap();
     let files = folder.join("strategy*").display().to_string();
