@@ -259,7 +259,7 @@ fn packs_can_be_trained_on() {
     let trained = classifier::train(&options, &mut |event| {
         match event {
             Event::Running { examples, .. } => running = Some(examples),
-            Event::Train(train::Event::Step(step, _)) => {
+            Event::Train(train::Event::Step(step, _, _)) => {
                 assert!(step.report.loss.is_finite());
                 most = most.max(step.sequences);
             }
