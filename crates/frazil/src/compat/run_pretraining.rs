@@ -21,7 +21,7 @@ use super::absl::{Flag, Program, Values};
 use super::training_log;
 use crate::cli::{self, Outcome};
 
-/// Pre-training on masked pieces and next sentences, with the flags of google-research/bert's run_pretraining.py
+/// Pre-train and evaluate, with the flags of google-research/bert's run_pretraining.py
 #[derive(Debug, clap::Args)]
 #[command(
     disable_help_flag = true,
