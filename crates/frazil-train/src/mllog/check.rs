@@ -185,7 +185,7 @@ impl State {
         let has = |key: &str| line.metadata.contains_key(key);
         match line.key.as_str() {
             "submission_org" | "submission_platform" | "train_samples" | "eval_samples" => {
-                must(line.value != Value::from(""), "is empty");
+                must(line.value != "", "is empty");
             }
             "submission_division" => {
                 let named = match division {
