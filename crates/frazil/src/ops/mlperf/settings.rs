@@ -7,6 +7,10 @@ use serde_json::{Map, Value};
 use super::keys::{KEYS, Key, Kind, Meaning, find};
 use crate::{Error, Result};
 
+/// Is asked about a flag that is no key, and what follows it: whether it is one of its own, and then
+/// whether it takes what follows.
+pub type Other<'o> = &'o mut dyn FnMut(&str, Option<&str>) -> Result<Option<bool>>;
+
 /// What was given.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
@@ -68,13 +72,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Reads flags: `--key value`, `--key=value`, `--truth`, lists of words; `other` is asked about
-    /// flags that are no keys, and says whether it takes the flag with this value.
-    pub fn flags(
-        &mut self,
-        words: &[String],
-        other: &mut dyn FnMut(&str, Option<&str>) -> Result<Option<bool>>,
-    ) -> Result<()> {
+    /// Reads flags: `--key value`, `--key=value`, `--truth`, lists of words.
+    pub fn flags(&mut self, words: &[String], other: Other<'_>) -> Result<()> {
         let mut at = 0;
         while at < words.len() {
             let word = &words[at];
@@ -145,9 +144,9 @@ impl Settings {
     /// What was given, or the default.
     pub fn get(&self, name: &str) -> Option<Value> {
         let key = find(name).expect("only keys of the table are asked for");
-        let default = || (!key.default.is_empty()).then(|| key.default);
+        let default = Some(key.default).filter(|default| !default.is_empty());
         self.given.get(name).cloned().or_else(|| {
-            Some(serde_json::from_str(default()?).expect("defaults are JSON, which a test checks"))
+            Some(serde_json::from_str(default?).expect("defaults are JSON, which a test checks"))
         })
     }
 
