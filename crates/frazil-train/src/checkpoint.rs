@@ -68,11 +68,12 @@ impl Keeper {
     pub fn save(
         &mut self,
         step: u64,
-        state: impl IntoIterator<Item = (String, Tensor)>,
+        state: impl IntoIterator<Item = Result<(String, Tensor)>>,
     ) -> Result<PathBuf> {
         let prefix = path(&self.folder, step);
         let mut writer = BundleWriter::create(&prefix, WriteOptions::default())?;
-        for (name, tensor) in state {
+        for tensor in state {
+            let (name, tensor) = tensor?;
             writer.add(&name, &tensor)?;
         }
         writer.finish()?;
@@ -127,8 +128,8 @@ pub fn newest(folder: &Path) -> Result<Option<PathBuf>> {
 mod tests {
     use super::*;
 
-    fn state(step: u64) -> Vec<(String, Tensor)> {
-        vec![("w".to_owned(), Tensor::from_vec([1], vec![step as f32]).unwrap())]
+    fn state(step: u64) -> Vec<Result<(String, Tensor)>> {
+        vec![Ok(("w".to_owned(), Tensor::from_vec([1], vec![step as f32]).unwrap()))]
     }
 
     fn named(folder: &Path) -> Vec<String> {
@@ -164,7 +165,8 @@ mod tests {
         let mut keeper = Keeper::open(folder.path(), 5, MetaGraphDef::default()).unwrap();
         keeper.save(1, state(1)).unwrap();
         // A name that a checkpoint cannot have stops the second one on its way.
-        let bad = [state(2), vec![(String::new(), state(2)[0].1.clone())]].concat();
+        let nameless = (String::new(), Tensor::from_vec([1], vec![2f32]).unwrap());
+        let bad = state(2).into_iter().chain([Ok(nameless)]);
         assert!(keeper.save(2, bad).is_err());
         assert_eq!(named(folder.path()), ["model.ckpt-1"]);
         let files = std::fs::read_dir(folder.path()).unwrap().count();

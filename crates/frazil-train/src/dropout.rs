@@ -28,6 +28,10 @@ pub struct Rates {
 /// What the key of all dropouts is fed as: `int64 [2]`, the seed and the step.
 pub const KEY: &str = "dropout_key";
 
+/// What the number of the first example is fed as: `int32`, not 0 where the batch is a part of a larger
+/// one.
+pub const FIRST: &str = "dropout_first";
+
 /// Puts dropout in, and gives the nodes that do it. A rate of 0 is none. Call it before gradients are
 /// added.
 pub fn insert(graph: &mut Graph, rates: &Rates) -> Result<Vec<NodeId>> {
@@ -89,6 +93,7 @@ struct Places<'g> {
     graph: &'g mut Graph,
     facts: &'g Facts,
     key: Value,
+    first_example: Value,
     /// Batch and sequence length, and the value that they are read off: `[b, s]`.
     extents: [Dim; 2],
     source: Value,
@@ -109,8 +114,11 @@ impl<'g> Places<'g> {
         let input = Input { dtype: DType::I64, dims: Some(vec![Dim::known(2)]) };
         let key = graph.push(Node::new(KEY, Op::Input(input), vec![]))?.into();
         graph.inputs.push(Port { name: KEY.to_owned(), value: key });
+        let input = Input { dtype: DType::I32, dims: Some(vec![]) };
+        let first_example = graph.push(Node::new(FIRST, Op::Input(input), vec![]))?.into();
+        graph.inputs.push(Port { name: FIRST.to_owned(), value: first_example });
         let (grid, packed, first) = (None, None, None);
-        Ok(Self { graph, facts, key, extents, source, grid, packed, first })
+        Ok(Self { graph, facts, key, first_example, extents, source, grid, packed, first })
     }
 
     fn push(&mut self, name: &str, op: Op, inputs: &[Value]) -> Result<Value> {
@@ -186,20 +194,22 @@ impl<'g> Places<'g> {
         self.push("extent", Op::StridedSlice(op), &[shape, begin, end, step])
     }
 
-    /// `0, 1, …` below an extent, times a number.
-    fn count(&mut self, axis: usize, times: i32) -> Result<Value> {
+    /// `0, 1, …` below an extent.
+    fn count(&mut self, axis: usize) -> Result<Value> {
         let limit = self.extent(axis)?;
         let (start, step) = (self.constant([], vec![0i32])?, self.constant([], vec![1i32])?);
-        let range = self.push("range", Op::Range, &[start, limit, step])?;
-        let times = self.constant([], vec![times])?;
-        self.push("count", Op::Binary(Binary::Mul), &[range, times])
+        self.push("range", Op::Range, &[start, limit, step])
     }
 
     fn first(&mut self) -> Result<Value> {
         if let Some(known) = self.first {
             return Ok(known);
         }
-        let first = self.count(0, 1 << 16)?;
+        let count = self.count(0)?;
+        let examples =
+            self.push("number", Op::Binary(Binary::Add), &[count, self.first_example])?;
+        let times = self.constant([], vec![1i32 << 16])?;
+        let first = self.push("count", Op::Binary(Binary::Mul), &[examples, times])?;
         self.first = Some(first);
         Ok(first)
     }
@@ -209,7 +219,7 @@ impl<'g> Places<'g> {
         if let Some(known) = self.grid {
             return Ok(known);
         }
-        let (examples, positions) = (self.first()?, self.count(1, 1)?);
+        let (examples, positions) = (self.first()?, self.count(1)?);
         let column = self.constant([2], vec![-1i32, 1])?;
         let examples = self.push("examples", Op::Reshape, &[examples, column])?;
         let sum = self.push("places", Op::Binary(Binary::Add), &[examples, positions])?;

@@ -109,6 +109,32 @@ pub enum Error {
         /// The first names of the checkpoint.
         found: Vec<String>,
     },
+    /// Processes that were started together, and cannot know of each other.
+    #[error("this is one of {processes} processes under MPI, but frazil was built without it")]
+    NoMpi {
+        /// How many.
+        processes: usize,
+    },
+    /// MPI cannot be used.
+    #[error("MPI: {what}")]
+    Mpi {
+        /// Why not.
+        what: &'static str,
+    },
+    /// Another rank has ended.
+    #[error("rank {rank} is gone")]
+    LostRank {
+        /// Which one.
+        rank: usize,
+    },
+    /// Ranks that do not do the same.
+    #[error("a rank has sent {found} where {expected} were expected: the ranks are out of step")]
+    OutOfStep {
+        /// What came.
+        found: usize,
+        /// What this one has.
+        expected: usize,
+    },
     /// A head that is not trained.
     #[error("there is no loss for the head `{head}`")]
     NoLossFor {
@@ -146,6 +172,14 @@ impl Error {
                 "it has {}; `frazil import-weights` makes a checkpoint under BERT's names",
                 found.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
             )),
+            Self::NoMpi { .. } => Some(
+                "build it with `--features mpi` (docs/guides/train-many.md), or leave `mpirun` out"
+                    .to_owned(),
+            ),
+            Self::LostRank { .. } | Self::OutOfStep { .. } => Some(
+                "its own messages say why; the last checkpoint is whole: start again to go on from it"
+                    .to_owned(),
+            ),
             Self::NotFinite { .. } => Some(
                 "a smaller learning rate or a longer warm-up may help; the last checkpoint is whole"
                     .to_owned(),

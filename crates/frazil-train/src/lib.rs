@@ -7,6 +7,7 @@
 //! - [`dropout`], [`recompute`]: passes over the graph before and after gradients are added.
 //! - [`trainer`]: all of it together, step after step, and what has to be stored to go on.
 //! - [`mllog`]: the log that MLPerf wants of a run, and its rules.
+//! - [`comm`]: the same with several processes, each with a part of every batch.
 //! - [`initial`], [`batch`], [`checkpoint`], [`run`]: a whole run, from the weights that it begins with
 //!   over batches of samples to the files that it leaves.
 //!
@@ -14,6 +15,7 @@
 
 pub mod batch;
 pub mod checkpoint;
+pub mod comm;
 pub mod dropout;
 mod error;
 pub mod grad;
@@ -24,6 +26,7 @@ pub mod optim;
 mod recompute;
 pub mod run;
 pub mod schedule;
+mod shard;
 pub mod trainer;
 
 pub use error::{Error, Result};

@@ -7,6 +7,7 @@
 use frazil_bert::Head;
 use frazil_graph::op::{Binary, Cast, Input, Reduce, ReduceKind, Training};
 use frazil_graph::{Dim, Graph, Node, Op, Port, Symbol, Value, infer};
+use frazil_runtime::Inputs;
 use frazil_tensor::{DType, Element, Shape, Tensor};
 
 use crate::{Error, Result};
@@ -74,6 +75,38 @@ pub fn attach(graph: &mut Graph, head: Head, options: Options) -> Result<Value> 
     graph.check()?;
     Ok(at)
 }
+
+/// What a loss of one batch is the mean over.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mean {
+    /// How many examples, or the sum of the weights of masked words.
+    pub over: f64,
+    /// What is added to that.
+    pub small: f64,
+}
+
+impl Mean {
+    /// How much this loss counts in one over several batches, which have `total` in all.
+    pub fn share_of(&self, total: f64) -> f64 {
+        (self.over + self.small) / (total + self.small)
+    }
+}
+
+/// What the losses of these names ([`attach`]'s outputs) are means over in a batch. One that is a sum
+/// of others has no part of its own in that, and counts its examples.
+pub fn means(losses: &[String], batch: &Inputs) -> Result<Vec<Mean>> {
+    let examples = batch.get("input_ids").and_then(|ids| ids.shape().first().copied());
+    let examples = Mean { over: examples.unwrap_or(0) as f64, small: 0.0 };
+    let weights = batch.get("masked_lm_weights");
+    let words = weights.map(|weights| weights.to_f64()).transpose()?;
+    let words = words.map(|weights| Mean { over: weights.iter().sum(), small: SMALL.into() });
+    let is_words = |name: &str| name == "masked_lm_loss" || losses.len() == 1;
+    let mean = |name: &String| words.filter(|_| is_words(name)).unwrap_or(examples);
+    Ok(losses.iter().map(mean).collect())
+}
+
+/// Added to the sum of the weights of masked words.
+const SMALL: f32 = 1e-5;
 
 struct Losses<'g> {
     graph: &'g mut Graph,
@@ -178,7 +211,7 @@ impl Losses<'_> {
         let weighted = self.binary("loss/weighted", Binary::Mul, weights, each)?;
         let numerator = self.reduce("loss/numerator", ReduceKind::Sum, weighted)?;
         let sum = self.reduce("loss/weights", ReduceKind::Sum, weights)?;
-        let small = self.constant("loss/small", [], vec![1e-5f32])?;
+        let small = self.constant("loss/small", [], vec![SMALL])?;
         let denominator = self.binary("loss/denominator", Binary::Add, sum, small)?;
         self.binary("loss/masked_lm", Binary::Div, numerator, denominator)
     }

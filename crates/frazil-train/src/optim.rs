@@ -223,6 +223,18 @@ impl Optimizer {
         step: &Step,
         pairs: Vec<(&'a mut [f32], &'a [f32])>,
     ) -> Taken {
+        self.step_showing(pool, isa, step, pairs, &mut |_| ())
+    }
+
+    /// The same, and hands on each weight when it is changed.
+    pub fn step_showing<'w, 'g>(
+        &mut self,
+        pool: &Pool,
+        isa: Isa,
+        step: &Step,
+        pairs: Vec<(&'w mut [f32], &'g [f32])>,
+        done: &mut dyn FnMut(&'w mut [f32]),
+    ) -> Taken {
         assert_eq!(pairs.len(), self.weights.len(), "a gradient for each weight");
         let squares = match step.square_sum {
             Some(squares) => squares,
@@ -237,6 +249,7 @@ impl Optimizer {
         let factor = self.options.clip_norm.map_or(1.0, clip) / step.divisor;
         for (at, (weight, grad)) in pairs.into_iter().enumerate() {
             self.weight(pool, isa, step, factor, at, weight, grad);
+            done(weight);
         }
         Taken { norm, changed: true }
     }

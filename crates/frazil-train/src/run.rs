@@ -3,6 +3,9 @@
 //!
 //! What a run needs to go on lies in its newest checkpoint: the trainer's state and where the reader
 //! was. A run that is killed and started again takes the steps that it would have taken.
+//!
+//! With several ranks, each has a run of its own, with a reader of its part of every batch; the first
+//! one writes, and its wishes count.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -12,7 +15,8 @@ use frazil_bert::samples::{Position, Reader};
 use frazil_runtime::Parameters;
 use frazil_tensor::{Tensor, TensorStore};
 
-use crate::checkpoint::Keeper;
+use crate::checkpoint::{self, Keeper};
+use crate::comm::{Comm, all_numbers, from_first};
 use crate::trainer::{self, Trainer};
 use crate::{Error, Result, batch};
 
@@ -65,6 +69,21 @@ pub enum Go {
     Stop,
 }
 
+impl Go {
+    /// Whether the first rank wants more.
+    fn agreed(self, comm: &dyn Comm) -> Result<Self> {
+        if comm.size() == 1 {
+            return Ok(self);
+        }
+        let own: &[u8] = if self == Go::Stop { b"stop" } else { b"on" };
+        Ok(match (&from_first(comm, own)?[..], self) {
+            (b"stop", _) => Go::Stop,
+            (_, Go::Stop) => Go::On,
+            (_, own) => own,
+        })
+    }
+}
+
 /// All that a run consists of.
 pub struct Run<'r> {
     /// What is trained.
@@ -102,6 +121,7 @@ impl Run<'_> {
         while self.trainer.steps() < self.plan.steps {
             let step = self.step()?;
             let go = watch(Event::Step(&step, self.trainer.parameters()))?;
+            let go = go.agreed(self.trainer.comm())?;
             let at = self.trainer.steps();
             let is_last = at >= self.plan.steps || go == Go::Stop;
             // A step that was passed over is no reason to store the one before it again.
@@ -132,6 +152,9 @@ impl Run<'_> {
         }
         let batches: Vec<_> = batches.iter().collect();
         let report = self.trainer.step(&batches)?;
+        let counts = all_numbers(self.trainer.comm(), &[sequences as f64, tokens as f64])?;
+        let total = |at: usize| counts.iter().map(|each| each[at]).sum::<f64>() as usize;
+        let (sequences, tokens) = (total(0), total(1));
         self.seen += sequences as u64;
         let (seen, seconds) = (self.seen, start.elapsed().as_secs_f64());
         Ok(Step { report, sequences, seen, tokens, seconds })
@@ -145,9 +168,17 @@ impl Run<'_> {
         let place = [epoch, sample, pack, self.seen].map(|number| number as i64).to_vec();
         let place = Tensor::from_vec([4], place).expect("four numbers");
         let step = self.trainer.steps();
-        let state = self.trainer.state().chain([(POSITION.to_owned(), place)]);
-        let path = self.keeper.save(step, state)?;
-        let go = watch(Event::Saved(&path, step))?;
+        let mut state = self.trainer.state().chain([Ok((POSITION.to_owned(), place))]);
+        let comm = self.trainer.comm();
+        let path = match comm.is_first() {
+            true => self.keeper.save(step, state)?,
+            false => {
+                state.try_for_each(|part| part.map(drop))?;
+                checkpoint::path(self.keeper.folder(), step)
+            }
+        };
+        comm.barrier()?;
+        let go = watch(Event::Saved(&path, step))?.agreed(comm)?;
         if let Go::Keep(best) = &go {
             self.keeper.keep_best(best);
         }
@@ -164,6 +195,8 @@ impl Run<'_> {
                 let batch = self.reader.next_batch()?;
                 self.seen += batch.map_or(0, |batch| batch.sequences() as u64);
             }
+            let seen = all_numbers(self.trainer.comm(), &[self.seen as f64])?;
+            self.seen = seen.iter().map(|each| each[0] as u64).sum();
             return Ok(());
         }
         let failed = |source| Error::NoState { name: POSITION.to_owned(), source };

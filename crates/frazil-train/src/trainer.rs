@@ -4,18 +4,27 @@
 //! change the weights. All that a training consists of ([`Trainer::state`]) can be taken out, stored
 //! and put back: it then goes on as if nothing had been, bit for bit, at the same number of threads
 //! or another.
+//!
+//! With several ranks ([`Options::comm`]) each has a part of every batch, and all come to what one
+//! process would have come to with the whole: losses and gradients are weighted by what each rank's are
+//! means over, and dropout knows where in the whole batch an example stands.
 
-use frazil_graph::op::{Input, Reduce, ReduceKind, Unary};
+use std::sync::Arc;
+
+use frazil_graph::op::{Binary, Input, Reduce, ReduceKind, Unary};
 use frazil_graph::{Graph, Node, NodeId, Op, Port, Value};
 use frazil_kernels::optim::add_f32;
 use frazil_runtime::{Engine, EngineOptions, Inputs, Outputs, Parameters, StepTime, Worker, raise};
 use frazil_tensor::{DType, Shape, Tensor, TensorInfo, TensorStore};
 
-use crate::dropout::{self, KEY, Rates};
+use crate::comm::{Comm, Solo, all_numbers};
+use crate::dropout::{self, FIRST, KEY, Rates};
 use crate::grad::{gathered, gradients_from};
-use crate::optim::{self, Optimizer};
+use crate::loss::{Mean, means};
+use crate::optim::{self, Optimizer, Taken};
 use crate::recompute::recompute;
 use crate::schedule::{LossScale, Schedule, Transition};
+use crate::shard::Shard;
 use crate::{Error, Result};
 
 /// What is fixed for a training.
@@ -42,6 +51,9 @@ pub struct Options {
     pub norm_of_rows: bool,
     /// Instructions and threads.
     pub engine: EngineOptions,
+    /// Who trains together. Every rank makes a trainer of the same graph and options, and calls
+    /// [`Trainer::step`] and [`Trainer::state`] as often as the others.
+    pub comm: Arc<dyn Comm>,
 }
 
 impl Options {
@@ -58,12 +70,24 @@ impl Options {
             recompute: false,
             norm_of_rows: true,
             engine: EngineOptions::default(),
+            comm: Arc::new(Solo),
         }
     }
 }
 
 /// The input that the loss's factor is fed as.
 const SCALE: &str = "loss_scale";
+/// What the weights of a loss's parts are fed as, followed by their names: with several ranks only.
+const SHARE: &str = "loss_share/";
+
+/// A batch of a step, as a part of what all ranks have.
+#[derive(Clone, Debug)]
+struct Part {
+    /// How much each loss counts among those of all ranks.
+    shares: Vec<f64>,
+    /// Examples that ranks before this one have.
+    first: usize,
+}
 
 /// What a step did.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,6 +121,8 @@ pub struct Trainer {
     layout: Layout,
     /// Sums of the gradients of several batches; empty for one.
     sums: Vec<Vec<f32>>,
+    /// What is ours, if there are other ranks.
+    shard: Option<Shard>,
 }
 
 impl Trainer {
@@ -112,10 +138,19 @@ impl Trainer {
         graph.prune();
         let engine = Engine::for_training(graph, &options.engine)?;
         let parameters = Parameters::zeros(engine.graph())?;
+        let worker = engine.worker();
+        let shard = (options.comm.size() > 1).then(|| {
+            let lens = (0..parameters.len()).map(|at| parameters.values(at).len()).collect();
+            let weight = |output: usize| layout.weight(output);
+            let ready: Vec<usize> = worker.showing_order().filter_map(weight).collect();
+            Shard::new(Arc::clone(&options.comm), lens, &ready)
+        });
+        let ours = |at: &usize| shard.as_ref().is_none_or(|shard| shard.is_ours(*at));
         let size = |at: usize| (parameters.name(at), parameters.values(at).len());
-        let optimizer = Optimizer::new(options.optimizer.clone(), (0..parameters.len()).map(size));
+        let ours = (0..parameters.len()).filter(ours).map(size);
+        let optimizer = Optimizer::new(options.optimizer.clone(), ours);
         Ok(Self {
-            worker: engine.worker(),
+            worker,
             engine,
             optimizer,
             parameters,
@@ -124,6 +159,7 @@ impl Trainer {
             losses,
             layout,
             sums: Vec::new(),
+            shard,
             options,
         })
     }
@@ -160,52 +196,21 @@ impl Trainer {
     /// dynamic factor on the loss, gradients that overflow are passed over instead.
     pub fn step(&mut self, batches: &[&Inputs]) -> Result<Report> {
         let (last, others) = batches.split_last().ok_or(Error::NoBatch)?;
+        let parts = self.parts(batches)?;
         let mut losses = vec![0.0; self.losses.len()];
         for (number, batch) in others.iter().enumerate() {
-            let inputs = self.fed(batch, number, batches.len());
+            let inputs = self.fed(batch, number, batches.len(), &parts[number]);
             let outputs = self.worker.run_with(&inputs, &self.parameters)?;
-            add_losses(&mut losses, &outputs)?;
+            add_losses(&mut losses, &outputs, &parts[number])?;
             add_grads(&mut self.sums, &self.engine, number == 0, &self.layout, &outputs)?;
         }
-        let inputs = self.fed(last, others.len(), batches.len());
-        let outputs = self.worker.run_with(&inputs, &self.parameters)?;
-        add_losses(&mut losses, &outputs)?;
-        losses.iter_mut().for_each(|loss| *loss /= batches.len() as f64);
-        if !losses[0].is_finite() && matches!(self.loss_scale, LossScale::Static(_)) {
-            return Err(Error::NotFinite { what: "loss", step: self.step, value: losses[0] });
-        }
-        let (pool, isa) = (self.engine.pool(), self.engine.isa());
-        let mut own = Vec::new();
-        let mut square_sum = None;
-        let grads: Vec<&[f32]> = if others.is_empty() {
-            for at in self.layout.grads() {
-                own.push(outputs.numbers(at)?);
+        let inputs = self.fed(last, others.len(), batches.len(), &parts[others.len()]);
+        let (taken, losses) = match self.shard.is_some() {
+            true => {
+                self.last_batch_of_many(&inputs, batches.len(), &parts[others.len()], losses)?
             }
-            if self.options.norm_of_rows && !self.layout.rows.is_empty() {
-                let dense = (0..own.len()).filter(|at| !self.layout.rows.contains(at));
-                let dense = dense.map(|at| &*own[at]);
-                let mut sum = self.optimizer.square_sum(pool, isa, dense);
-                for at in self.layout.squares() {
-                    sum += number(&outputs, at)?;
-                }
-                square_sum = Some(sum);
-            }
-            own.iter().map(|grad| &**grad).collect()
-        } else {
-            add_grads(&mut self.sums, &self.engine, false, &self.layout, &outputs)?;
-            self.sums.iter().map(Vec::as_slice).collect()
+            false => self.last_batch(&inputs, batches.len(), &parts[others.len()], losses)?,
         };
-        let rate = self.options.schedule.rate(self.step);
-        let step = optim::Step {
-            number: self.step,
-            rate,
-            beta1: self.options.beta1.map(|beta| beta.at(self.step)),
-            divisor: self.loss_scale.scale() * batches.len() as f32,
-            square_sum,
-        };
-        let pairs = self.parameters.all_mut().zip(grads).collect();
-        let taken = self.optimizer.step(pool, isa, &step, pairs);
-        drop(own);
         let counts = self.loss_scale.after(taken.changed);
         if !taken.changed && counts {
             let what = "norm of the gradients";
@@ -216,7 +221,7 @@ impl Trainer {
             step: self.step,
             loss: losses[0],
             parts: parts.collect(),
-            rate,
+            rate: self.options.schedule.rate(self.step),
             norm: taken.norm,
             changed: taken.changed,
         };
@@ -224,43 +229,184 @@ impl Trainer {
         Ok(report)
     }
 
+    /// Runs the last batch of a step, and changes the weights. Gives the mean losses, too.
+    fn last_batch(
+        &mut self,
+        inputs: &Inputs,
+        batches: usize,
+        part: &Part,
+        mut losses: Vec<f64>,
+    ) -> Result<(Taken, Vec<f64>)> {
+        let outputs = self.worker.run_with(inputs, &self.parameters)?;
+        add_losses(&mut losses, &outputs, part)?;
+        losses.iter_mut().for_each(|loss| *loss /= batches as f64);
+        check_loss(losses[0], self.loss_scale, self.step)?;
+        let (pool, isa) = (self.engine.pool(), self.engine.isa());
+        let mut own = Vec::new();
+        let mut square_sum = None;
+        let grads: Vec<&[f32]> = if batches == 1 {
+            for at in self.layout.grads() {
+                own.push(outputs.numbers(at)?);
+            }
+            if !self.layout.rows.is_empty() {
+                let dense = (0..own.len()).filter(|at| !self.layout.rows.contains(at));
+                let mut sum = self.optimizer.square_sum(pool, isa, dense.map(|at| &*own[at]));
+                for at in self.layout.squares() {
+                    sum += number(&outputs, at)?;
+                }
+                square_sum = Some(sum);
+            }
+            own.iter().map(|grad| &**grad).collect()
+        } else {
+            add_grads(&mut self.sums, &self.engine, false, &self.layout, &outputs)?;
+            self.sums.iter().map(Vec::as_slice).collect()
+        };
+        let step = step_of(&self.options, self.loss_scale, self.step, batches, square_sum);
+        let pairs = self.parameters.all_mut().zip(grads).collect();
+        Ok((self.optimizer.step(pool, isa, &step, pairs), losses))
+    }
+
+    /// The same as one of several ranks.
+    fn last_batch_of_many(
+        &mut self,
+        inputs: &Inputs,
+        batches: usize,
+        part: &Part,
+        mut losses: Vec<f64>,
+    ) -> Result<(Taken, Vec<f64>)> {
+        let Self { engine, worker, parameters, layout, sums, optimizer, shard, .. } = self;
+        let Some(shard) = shard else { return Err(Error::NoBatch) };
+        let (pool, isa) = (engine.pool(), engine.isa());
+        let outputs = shard.collect(|send| {
+            let outputs = worker.run_showing(inputs, parameters, &mut |output, grad| {
+                let Some(weight) = layout.weight(output) else { return };
+                send(weight, &mut |to| {
+                    to.copy_from_slice(grad);
+                    if batches > 1 {
+                        add_f32(pool, isa, to, &sums[weight]);
+                    }
+                });
+            })?;
+            Ok(outputs)
+        })?;
+        add_losses(&mut losses, &outputs, part)?;
+        losses.iter_mut().for_each(|loss| *loss /= batches as f64);
+        // Of what is ours the squares of sums, and of looked-up rows those of our own rows.
+        let by_rows = |at: &usize| batches == 1 && layout.rows.contains(at);
+        let ours: Vec<usize> = (0..parameters.len()).filter(|at| shard.is_ours(*at)).collect();
+        let dense = ours.iter().filter(|at| !by_rows(at)).map(|at| shard.grad(*at));
+        let mut squares = optimizer.square_sum(pool, isa, dense);
+        if batches == 1 {
+            for at in layout.squares() {
+                squares += number(&outputs, at)?;
+            }
+        }
+        let mut all = shard.add_up(&[losses.as_slice(), &[squares]].concat())?;
+        let squares = all.pop().unwrap_or(f64::NAN);
+        check_loss(all[0], self.loss_scale, self.step)?;
+        let step = step_of(&self.options, self.loss_scale, self.step, batches, Some(squares));
+        if !squares.is_finite() {
+            return Ok((Taken { norm: squares, changed: false }, all));
+        }
+        let taken = shard.exchange(parameters.all_mut(), |weights, done| {
+            let grads = ours.iter().map(|at| shard.grad(*at));
+            let pairs = weights.into_iter().zip(grads).collect();
+            optimizer.step_showing(pool, isa, &step, pairs, done)
+        })?;
+        Ok((taken, all))
+    }
+
+    /// What our batches are of those of all ranks.
+    fn parts(&self, batches: &[&Inputs]) -> Result<Vec<Part>> {
+        let Some(shard) = &self.shard else {
+            let whole = Part { shares: vec![1.0; self.losses.len()], first: 0 };
+            return Ok(vec![whole; batches.len()]);
+        };
+        let mut own = Vec::new();
+        let mut of_batches = Vec::new();
+        for batch in batches {
+            let means = means(&self.losses, batch)?;
+            own.push(batch.get("input_ids").map_or(0, |ids| ids.shape()[0]) as f64);
+            own.extend(means.iter().map(|mean| mean.over));
+            of_batches.push(means);
+        }
+        let rank = shard.comm().rank();
+        let all = all_numbers(shard.comm(), &own)?;
+        let mut at = 0;
+        let mut next = || {
+            at += 1;
+            let before: f64 = all[..rank].iter().map(|each| each[at - 1]).sum();
+            let total: f64 = all.iter().map(|each| each[at - 1]).sum();
+            (before, total)
+        };
+        let part = |means: Vec<Mean>| Part {
+            first: next().0 as usize,
+            shares: means.iter().map(|mean| mean.share_of(next().1)).collect(),
+        };
+        Ok(of_batches.into_iter().map(part).collect())
+    }
+
     /// Bytes that steps have taken so far beside weights and what the optimizer remembers: values
-    /// between the layers, gradients, and scratch.
+    /// between the layers, gradients, what goes to other ranks, and scratch.
     pub fn memory(&self) -> usize {
-        self.worker.memory()
+        let sums: usize = self.sums.iter().map(|sum| size_of_val(sum.as_slice())).sum();
+        self.worker.memory() + sums + self.shard.as_ref().map_or(0, Shard::memory)
+    }
+
+    /// Who trains together.
+    pub fn comm(&self) -> &dyn Comm {
+        &*self.options.comm
     }
 
     /// What each part of a step over this batch takes, but for the optimizer.
     pub fn profile(&mut self, batch: &Inputs) -> Result<Vec<StepTime>> {
-        let inputs = self.fed(batch, 0, 1);
+        let whole = Part { shares: vec![1.0; self.losses.len()], first: 0 };
+        let inputs = self.fed(batch, 0, 1, &whole);
         Ok(self.worker.profile_with(&inputs, Some(&self.parameters))?)
     }
 
     /// A batch with what else the graph is fed.
-    fn fed(&self, batch: &Inputs, number: usize, of: usize) -> Inputs {
+    fn fed(&self, batch: &Inputs, number: usize, of: usize, part: &Part) -> Inputs {
         let mut inputs = batch.clone();
         let scalar = |value: f32| Tensor::from_vec([], vec![value]).expect("one number");
-        inputs.insert(SCALE.to_owned(), scalar(self.loss_scale.scale()));
+        let scale = self.loss_scale.scale();
+        let scale = if self.layout.shares { scale } else { scale * part.shares[0] as f32 };
+        inputs.insert(SCALE.to_owned(), scalar(scale));
+        if self.layout.shares {
+            for (name, share) in self.losses.iter().zip(&part.shares).skip(1) {
+                inputs.insert(format!("{SHARE}{name}"), scalar(*share as f32));
+            }
+        }
         if self.layout.dropout {
             // Every batch of a step has chances of its own.
             let at = self.step.wrapping_mul(of as u64).wrapping_add(number as u64);
             let key = Tensor::from_vec([2], vec![self.options.seed as i64, at as i64]);
             inputs.insert(KEY.to_owned(), key.expect("two numbers"));
+            let first = Tensor::from_vec([], vec![part.first as i32]).expect("one number");
+            inputs.insert(FIRST.to_owned(), first);
         }
         inputs
     }
 
     /// All that the training consists of, by the names that TensorFlow's checkpoints have: weights,
     /// what the optimizer remembers of them (`WEIGHT/SLOT`), and `global_step`; then what only frazil
-    /// knows. Each tensor is made when it is asked for.
-    pub fn state(&self) -> impl Iterator<Item = (String, Tensor)> + '_ {
+    /// knows. Each tensor is made when it is asked for, and comes from the rank that has it: every rank
+    /// has to ask for all.
+    pub fn state(&self) -> impl Iterator<Item = Result<(String, Tensor)>> + '_ {
         let weights = (0..self.parameters.len())
-            .map(|at| (self.parameters.name(at).to_owned(), self.parameters.to_tensor(at)));
-        let slots = self.optimizer.slots().map(|(of, slot, values)| {
-            let shape = self.parameters.position(of).map(|at| self.parameters.shape(at).clone());
-            let shape = shape.unwrap_or_else(|| Shape::from([values.len()]));
-            let tensor = Tensor::from_vec(shape, values.to_vec()).expect("as long as its weight");
-            (format!("{of}/{slot}"), tensor)
+            .map(|at| Ok((self.parameters.name(at).to_owned(), self.parameters.to_tensor(at))));
+        let mut ours = self.optimizer.slots();
+        let slots = self.slot_names().map(move |(at, slot)| {
+            let own = self.shard.as_ref().is_none_or(|shard| shard.is_ours(at));
+            let mut values = match own.then(|| ours.next()).flatten() {
+                Some((_, _, values)) => values.to_vec(),
+                None => vec![0.0; self.parameters.values(at).len()],
+            };
+            if let Some(shard) = &self.shard {
+                shard.comm().broadcast(shard.owner(at), &mut values)?;
+            }
+            let tensor = Tensor::from_vec(self.parameters.shape(at).clone(), values)?;
+            Ok((format!("{}/{slot}", self.parameters.name(at)), tensor))
         });
         let integer = |name: &str, value: u64| {
             let tensor = Tensor::from_vec([], vec![value as i64]).expect("one number");
@@ -272,22 +418,25 @@ impl Trainer {
             let scale = Tensor::from_vec([], vec![scale]).expect("one number");
             rest.push((FACTOR.to_owned(), scale));
         }
-        weights.chain(slots).chain(rest)
+        weights.chain(slots).chain(rest.into_iter().map(Ok))
+    }
+
+    /// What is remembered of all weights, whoever remembers it: the weight, and the slot's name.
+    fn slot_names(&self) -> impl Iterator<Item = (usize, &'static str)> + use<> {
+        let names = self.options.optimizer.method.slots();
+        (0..self.parameters.len()).flat_map(move |at| names.iter().map(move |name| (at, *name)))
     }
 
     /// The variables of a TensorFlow checkpoint beside the weights: what the optimizer remembers of them,
     /// and `global_step`.
     pub fn slots(&self) -> Vec<TensorInfo> {
-        let slot = |(of, slot, values): (&str, &str, &[f32])| TensorInfo {
-            name: format!("{of}/{slot}"),
+        let slot = |(at, slot): (usize, &str)| TensorInfo {
+            name: format!("{}/{slot}", self.parameters.name(at)),
             dtype: DType::F32,
-            shape: match self.parameters.position(of) {
-                Some(at) => self.parameters.shape(at).clone(),
-                None => Shape::from([values.len()]),
-            },
+            shape: self.parameters.shape(at).clone(),
         };
         let step = TensorInfo { name: STEP.to_owned(), dtype: DType::I64, shape: Shape::from([]) };
-        self.optimizer.slots().map(slot).chain([step]).collect()
+        self.slot_names().map(slot).chain([step]).collect()
     }
 
     /// Lets the optimizer remember what a store says that one remembered; what it lacks stays 0. Gives
@@ -374,11 +523,18 @@ struct Layout {
     rows: Vec<usize>,
     /// Whether chances are fed.
     dropout: bool,
+    /// Whether the weights of the loss's parts are fed.
+    shares: bool,
 }
 
 impl Layout {
     fn grads(&self) -> std::ops::Range<usize> {
         self.losses..self.losses + self.weights
+    }
+
+    /// The weight whose gradient an output is.
+    fn weight(&self, output: usize) -> Option<usize> {
+        self.grads().contains(&output).then(|| output - self.losses)
     }
 
     fn squares(&self) -> std::ops::Range<usize> {
@@ -392,11 +548,46 @@ fn number(outputs: &Outputs<'_>, at: usize) -> Result<f64> {
     Ok(outputs.numbers(at)?.first().copied().unwrap_or(f32::NAN).into())
 }
 
-fn add_losses(sums: &mut [f64], outputs: &Outputs<'_>) -> Result<()> {
-    for (at, sum) in sums.iter_mut().enumerate() {
-        *sum += number(outputs, at)?;
+/// Adds what the losses of our part of a batch are of those of the whole.
+fn add_losses(sums: &mut [f64], outputs: &Outputs<'_>, part: &Part) -> Result<()> {
+    let mut parts = 0.0;
+    for (at, sum) in sums.iter_mut().enumerate().skip(1) {
+        let own = number(outputs, at)? * part.shares[at];
+        *sum += own;
+        parts += own;
     }
+    // With several ranks a sum is known by its parts only.
+    let whole = part.shares.iter().all(|share| *share == 1.0);
+    sums[0] += match sums.len() > 1 && !whole {
+        true => parts,
+        false => number(outputs, 0)? * part.shares[0],
+    };
     Ok(())
+}
+
+/// A loss to go on with; a factor that adapts itself sees the gradients first.
+fn check_loss(loss: f64, scale: LossScale, step: u64) -> Result<()> {
+    match loss.is_finite() || !matches!(scale, LossScale::Static(_)) {
+        true => Ok(()),
+        false => Err(Error::NotFinite { what: "loss", step, value: loss }),
+    }
+}
+
+/// What the optimizer takes a step with.
+fn step_of(
+    options: &Options,
+    scale: LossScale,
+    number: u64,
+    batches: usize,
+    square_sum: Option<f64>,
+) -> optim::Step {
+    optim::Step {
+        number,
+        rate: options.schedule.rate(number),
+        beta1: options.beta1.map(|beta| beta.at(number)),
+        divisor: scale.scale() * batches as f32,
+        square_sum,
+    }
 }
 
 /// Adds the gradients of a batch to those of the batches before.
@@ -422,12 +613,13 @@ fn add_grads(
 /// that are there; and for each weight that is looked up by rows, the sum of the rows' squares.
 fn add_gradients(graph: &mut Graph, options: &Options) -> Result<Layout> {
     let losses = graph.outputs.len();
-    let loss = graph
-        .outputs
-        .first()
-        .map(|port| port.value)
-        .ok_or(Error::NoOutput { name: "loss".to_owned(), loss: "training" })?;
     graph.prune();
+    let shares = options.comm.size() > 1 && losses > 1;
+    let loss = match graph.outputs.first() {
+        Some(_) if shares => weighted_loss(graph)?,
+        Some(port) => port.value,
+        None => return Err(Error::NoOutput { name: "loss".to_owned(), loss: "training" }),
+    };
     let needed = graph.ancestors([loss.node]);
     let is_weight =
         |id: &NodeId| needed[id.index()] && matches!(graph.node(*id).op, Op::Variable(_));
@@ -452,7 +644,27 @@ fn add_gradients(graph: &mut Graph, options: &Options) -> Result<Layout> {
         recompute(graph, first)?;
     }
     let dropout = graph.find(KEY).is_some();
-    Ok(Layout { losses, weights: weights.len(), rows, dropout })
+    Ok(Layout { losses, weights: weights.len(), rows, dropout, shares })
+}
+
+/// The sum of the loss's parts, each times a number that is fed.
+fn weighted_loss(graph: &mut Graph) -> Result<Value> {
+    let mut sum: Option<Value> = None;
+    for part in graph.outputs[1..].to_vec() {
+        let name = format!("{SHARE}{}", part.name);
+        let input = Input { dtype: DType::F32, dims: Some(vec![]) };
+        let share = graph.push(Node::new(name.clone(), Op::Input(input), vec![]))?.into();
+        graph.inputs.push(Port { name: name.clone(), value: share });
+        let mut binary = |op: Binary, a: Value, b: Value| -> Result<Value> {
+            Ok(graph.push_fresh(Node::new(name.clone(), Op::Binary(op), vec![a, b]))?.into())
+        };
+        let own = binary(Binary::Mul, part.value, share)?;
+        sum = Some(match sum {
+            Some(sum) => binary(Binary::Add, sum, own)?,
+            None => own,
+        });
+    }
+    sum.ok_or(Error::NoOutput { name: "loss".to_owned(), loss: "training" })
 }
 
 fn sum_of_squares(graph: &mut Graph, x: Value) -> Result<Value> {

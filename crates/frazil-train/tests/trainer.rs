@@ -150,7 +150,7 @@ fn batches_add_up() {
         assert!((a.loss / b.loss - 1.0).abs() < 1e-5, "{a:?} {b:?}");
         assert!((a.norm / b.norm - 1.0).abs() < 1e-5, "{a:?} {b:?}");
     }
-    let all: Vec<(String, Tensor)> = other.state().collect();
+    let all: Vec<(String, Tensor)> = other.state().collect::<Result<_, _>>().unwrap();
     assert!(apart(&one, &Weights::new(all)) < 1e-4);
 }
 
@@ -169,7 +169,7 @@ fn stored_and_restored() {
         let expected = run(&mut whole, &batches[..8]);
         let mut first = trainer(&golden, with);
         run(&mut first, &batches[..3]);
-        let state = Weights::new(first.state().collect());
+        let state = Weights::new(first.state().collect::<Result<_, _>>().unwrap());
         drop(first);
         let mut second = trainer(&golden, |options| {
             with(options);

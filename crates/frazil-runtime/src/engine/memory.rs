@@ -26,6 +26,26 @@ pub(super) fn drop_unread(program: &mut Program) {
     program.steps = kept;
 }
 
+/// Finds the step that is the last to write each output.
+pub(super) fn find_ready(program: &mut Program) {
+    let mut ready = Vec::new();
+    for (output, (_, place)) in program.outputs.iter().enumerate() {
+        let writes = |step: &Step| match (place, &step.work) {
+            (Place::View(view), work) => {
+                let mut found = false;
+                work.written(&mut |written| found |= written.storage == view.storage);
+                found
+            }
+            (Place::Tensor(at), Work::Plain { outputs, .. }) => outputs.contains(at),
+            _ => false,
+        };
+        // What no step writes is there from the beginning.
+        ready.push((program.steps.iter().rposition(writes).unwrap_or(0), output));
+    }
+    ready.sort_unstable();
+    program.ready = ready;
+}
+
 /// Gives every storage a block: one that nobody needs any more, or a new one.
 pub(super) fn assign_blocks(program: &mut Program) {
     let mut last: Vec<usize> = vec![0; program.storages.len()];

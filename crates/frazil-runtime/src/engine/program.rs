@@ -39,6 +39,8 @@ pub(crate) struct Program {
     pub linears: Vec<Linear>,
     pub linears_i8: Vec<LinearI8>,
     pub outputs: Vec<(String, Place)>,
+    /// Steps after which outputs are what they are in the end, and which: in the order of steps.
+    pub ready: Vec<(usize, usize)>,
     /// Constants of the graph that live in packed weights only.
     pub absorbed: Vec<String>,
     /// What runs by plain kernels though a fast one exists, and why.

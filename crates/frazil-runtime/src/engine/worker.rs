@@ -11,7 +11,7 @@ use frazil_kernels::par::Pool;
 use frazil_tensor::{DType, Shape, Tensor};
 
 use super::block::Block;
-use super::program::{Kind, Place, Program, Step, Stride, View, Work};
+use super::program::{Kind, Place, Program, Stride, View, Work};
 use super::train::Parameters;
 use crate::feed::Fed;
 use crate::{Error, Inputs, Result};
@@ -156,6 +156,14 @@ pub(super) struct Rows<'a> {
 }
 
 impl Rows<'_> {
+    /// The rows one after the other: where they lie, if they lie so.
+    pub fn close(&self) -> Cow<'_, [f32]> {
+        match self.stride == self.width {
+            true => Cow::Borrowed(&self.data[..self.rows * self.width]),
+            false => Cow::Owned(self.dense()),
+        }
+    }
+
     /// The rows one after the other.
     fn dense(&self) -> Vec<f32> {
         let mut dense = Vec::with_capacity(self.rows * self.width);
@@ -243,13 +251,38 @@ impl Worker {
         Ok(Outputs { worker: self, program, feed })
     }
 
-    /// Runs all steps; `before` sees every step before it runs.
+    /// The same, and shows each output as soon as no later step changes it: its place among the outputs,
+    /// and its numbers, one after the other.
+    pub fn run_showing<'a>(
+        &'a mut self,
+        inputs: &'a Inputs,
+        parameters: &Parameters,
+        see: &mut dyn FnMut(usize, &[f32]),
+    ) -> Result<Outputs<'a>> {
+        let program = Arc::clone(&self.program);
+        let mut left = program.ready.iter().copied().peekable();
+        let feed = self.execute(&program, inputs, Some(parameters), |worker, context, at| {
+            while let Some((_, output)) = left.next_if(|(step, _)| *step <= at) {
+                let rows = worker.rows(context, &program.outputs[output].1)?;
+                see(output, &rows.close());
+            }
+            Ok(())
+        })?;
+        Ok(Outputs { worker: self, program, feed })
+    }
+
+    /// In which order [`Worker::run_showing`] shows the outputs.
+    pub fn showing_order(&self) -> impl Iterator<Item = usize> {
+        self.program.ready.iter().map(|(_, output)| *output)
+    }
+
+    /// Runs all steps; `after` sees every step, by its number, when it is done.
     fn execute<'a>(
         &mut self,
         program: &Program,
         inputs: &'a Inputs,
         parameters: Option<&Parameters>,
-        mut before: impl FnMut(&Self, Context<'_>, &Step) -> Result<()>,
+        mut after: impl FnMut(&Self, Context<'_>, usize) -> Result<()>,
     ) -> Result<Fed<'a>> {
         self.tensors.fill(None);
         let feed = Fed::new(&program.graph, inputs)?;
@@ -259,15 +292,15 @@ impl Worker {
         if parameters.len() != program.parameters {
             return Err(Error::Parameters { found: parameters.len(), wanted: program.parameters });
         }
-        for step in &program.steps {
+        for (at, step) in program.steps.iter().enumerate() {
             let context = Context { program, feed: &feed, parameters, node: step.node };
-            before(self, context, step)?;
             let start = Instant::now();
             self.step(context, &step.work)?;
             if self.times.is_some() {
                 let time = self.time(context, step, start.elapsed().as_secs_f64());
                 self.times.iter_mut().for_each(|times| times.push(time.clone()));
             }
+            after(self, context, at)?;
         }
         Ok(feed)
     }
@@ -297,14 +330,10 @@ impl Worker {
         see: &mut dyn FnMut(Watched<'_>),
     ) -> Result<()> {
         let program = Arc::clone(&self.program);
-        let done = self.execute(&program, inputs, None, |worker, context, step| {
-            let Work::Watch { x, site, place } = &step.work else { return Ok(()) };
+        let done = self.execute(&program, inputs, None, |worker, context, at| {
+            let Work::Watch { x, site, place } = &program.steps[at].work else { return Ok(()) };
             let x = worker.rows(context, x)?;
-            let rows = match x.stride == x.width {
-                true => Cow::Borrowed(&x.data[..x.rows * x.width]),
-                false => Cow::Owned(x.dense()),
-            };
-            see(Watched { site, place: *place, width: x.width, rows: &rows });
+            see(Watched { site, place: *place, width: x.width, rows: &x.close() });
             Ok(())
         });
         done.map(|_| ())

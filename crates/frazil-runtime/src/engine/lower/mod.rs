@@ -104,6 +104,7 @@ pub(crate) fn lower(
             linears: Vec::new(),
             linears_i8: Vec::new(),
             outputs: Vec::new(),
+            ready: Vec::new(),
             slow: Vec::new(),
             absorbed: Vec::new(),
         },
@@ -126,6 +127,7 @@ pub(crate) fn lower(
     let mut program = lowering.program;
     program.absorbed = absorbed;
     memory::drop_unread(&mut program);
+    memory::find_ready(&mut program);
     memory::assign_blocks(&mut program);
     program.graph = graph;
     Ok(program)
