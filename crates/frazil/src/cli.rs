@@ -4,9 +4,11 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{FromArgMatches, Parser, Subcommand};
+use frazil::train::comm::{Comm, world};
 
 use crate::{commands, compat, help};
 
@@ -149,6 +151,22 @@ pub fn run(
 fn tour() -> Option<Command> {
     std::env::var_os("CARGO_MANIFEST_DIR")?;
     Some(Command::Demo(commands::demo::Args::default()))
+}
+
+/// Runs what several processes do together, if this one was started as one of several: an error in one
+/// of them is told with its rank, and ends all.
+pub fn together<T>(work: impl FnOnce(&Arc<dyn Comm>) -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let comm = world().map_err(frazil::Error::from)?;
+    let (rank, size) = (comm.rank(), comm.size());
+    match work(&comm) {
+        Err(error) if size > 1 => {
+            let error = error.context(format!("rank {rank} of {size} cannot go on"));
+            report(&error);
+            comm.abort(2);
+            Err(error)
+        }
+        done => done,
+    }
 }
 
 /// The old tool whose own help is asked for.

@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -13,10 +14,11 @@ use frazil::bert::tokenizer::{Casing, Vocabulary};
 use frazil::ops::finetune::{Event, Model, Report, Schedule, classifier, squad};
 use frazil::ops::train::{self, Step};
 use frazil::source::{Need, locate};
+use frazil::train::comm::Comm;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::table::thousands;
-use crate::cli::Outcome;
+use crate::cli::{self, Outcome};
 
 /// Let a pre-trained BERT learn a task: classes of texts, or answers to questions
 ///
@@ -199,7 +201,7 @@ impl ModelArgs {
 }
 
 impl TrainingArgs {
-    fn schedule(&self) -> Schedule {
+    fn schedule(&self, comm: &Arc<dyn Comm>) -> Schedule {
         Schedule {
             batch_size: self.batch_size,
             accumulate: self.accumulate,
@@ -211,16 +213,18 @@ impl TrainingArgs {
             seed: self.seed,
             recompute: self.recompute,
             threads: self.threads,
+            comm: Arc::clone(comm),
         }
     }
 
     /// Writes the SavedModel, if that is asked for.
     fn export(
         &self,
+        comm: &Arc<dyn Comm>,
         report: &mut Report,
         write: impl FnOnce(&Path, &Path, Option<usize>) -> Result<(PathBuf, PathBuf), Error>,
     ) -> Result<(), Error> {
-        if let Some(dir) = &self.export_saved_model {
+        if let Some(dir) = self.export_saved_model.as_ref().filter(|_| comm.is_first()) {
             let checkpoint = report.best.as_ref().unwrap_or(&report.checkpoint);
             let batch = self.export_batch.map(usize::from);
             report.saved_model = Some(write(checkpoint, dir, batch)?.1);
@@ -234,6 +238,10 @@ impl TrainingArgs {
 }
 
 pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
+    cli::together(|comm| train(args, out, comm))
+}
+
+fn train(args: Args, out: &mut dyn Write, comm: &Arc<dyn Comm>) -> Result<Outcome> {
     let (report, json) = match args.what {
         What::Classifier(args) => {
             let mut live = Live::new(args.training.quiet);
@@ -243,13 +251,13 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
                 data_dir: args.data,
                 records: args.records,
                 max_seq_length: args.max_seq_length,
-                schedule: args.training.schedule(),
+                schedule: args.training.schedule(comm),
                 on_bad_row: args.training.on_bad_row(),
                 evaluate: !args.no_eval,
                 early_stop: args.training.early_stop,
             };
             let mut report = classifier::classifier(&options, &mut |event| live.show(event))?;
-            args.training.export(&mut report, |checkpoint, dir, batch| {
+            args.training.export(comm, &mut report, |checkpoint, dir, batch| {
                 classifier::export(&options, Some(checkpoint), dir, batch)
             })?;
             (report, args.training.json)
@@ -268,17 +276,20 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
                     training: false,
                 },
                 predict: PredictOptions { version_2: args.v2, ..PredictOptions::default() },
-                schedule: args.training.schedule(),
+                schedule: args.training.schedule(comm),
                 on_bad_row: args.training.on_bad_row(),
                 early_stop: args.training.early_stop,
             };
             let mut report = squad::squad(&options, &mut |event| live.show(event))?;
-            args.training.export(&mut report, |checkpoint, dir, batch| {
+            args.training.export(comm, &mut report, |checkpoint, dir, batch| {
                 squad::export(&options, Some(checkpoint), dir, batch)
             })?;
             (report, args.training.json)
         }
     };
+    if !comm.is_first() {
+        return Ok(Outcome::Done);
+    }
     if json {
         serde_json::to_writer_pretty(&mut *out, &report)?;
         writeln!(out)?;

@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::sync::Arc;
 
 use anyhow::Result;
 use frazil::Error;
@@ -13,10 +14,11 @@ use frazil::bert::glue::Task;
 use frazil::bert::rows::OnBadRow;
 use frazil::ops::finetune::{Model, classifier};
 use frazil::ops::run_classifier::{Event, Options, Part, run_classifier};
+use frazil::train::comm::Comm;
 
 use super::absl::{Flag, Program, Values};
 use super::{casing, training_log};
-use crate::cli::Outcome;
+use crate::cli::{self, Outcome};
 
 /// Train, evaluate and predict with a classifier, as google-research/bert does it
 #[derive(Debug, clap::Args)]
@@ -91,17 +93,25 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
         Ok(values) => values,
         Err(outcome) => return Ok(outcome),
     };
-    let options = options(&values)?;
+    cli::together(|comm| work(&values, comm))
+}
+
+/// Training is done by all processes, if there are several, and everything else by the first.
+fn work(values: &Values, comm: &Arc<dyn Comm>) -> Result<Outcome> {
+    let options = options(values)?;
     let (do_train, export) = (values.truth("do_train"), values.path("export_saved_model"));
-    let batch = training_log::export_batch(&values)?;
+    let batch = training_log::export_batch(values)?;
     if do_train {
-        classifier::train(&training(&values, &options)?, &mut training_log::show)?;
+        classifier::train(&training(values, &options, comm)?, &mut training_log::show)?;
+    }
+    if !comm.is_first() {
+        return Ok(Outcome::Done);
     }
     if options.do_eval || options.do_predict || !(do_train || export.is_some()) {
         run_classifier(&options, &mut log)?;
     }
     if let Some(dir) = export {
-        let trained = training(&values, &options)?;
+        let trained = training(values, &options, comm)?;
         training_log::exported(&classifier::export(&trained, None, &dir, batch)?);
     }
     Ok(Outcome::Done)
@@ -150,7 +160,11 @@ fn options(values: &Values) -> Result<Options, Error> {
 }
 
 /// What training needs beside.
-fn training(values: &Values, options: &Options) -> Result<classifier::Options, Error> {
+fn training(
+    values: &Values,
+    options: &Options,
+    comm: &Arc<dyn Comm>,
+) -> Result<classifier::Options, Error> {
     Ok(classifier::Options {
         model: Model {
             bert_config_file: options.bert_config_file.clone(),
@@ -163,7 +177,7 @@ fn training(values: &Values, options: &Options) -> Result<classifier::Options, E
         data_dir: options.data_dir.clone(),
         records: Vec::new(),
         max_seq_length: options.max_seq_length,
-        schedule: training_log::schedule(values, options.threads)?,
+        schedule: training_log::schedule(values, options.threads, comm)?,
         on_bad_row: options.on_bad_row,
         evaluate: options.do_eval,
         early_stop: None,

@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use frazil::bert::packing::Depth;
 use frazil::bert::samples::{ReaderOptions, Sample, SampleFile, Shape};
@@ -13,6 +14,7 @@ use frazil::ops::train;
 use frazil::source::files_of_list;
 use frazil::train::batch::Form;
 use frazil::train::checkpoint::newest;
+use frazil::train::comm::Comm;
 use frazil::train::run::Go;
 use frazil::train::schedule::Bert;
 use frazil::{Error, Result};
@@ -93,10 +95,10 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     for name in ELSEWHERE.into_iter().filter(|name| values.is_given(name)) {
         eprintln!("warning: `--{name}` has no effect: frazil runs on the CPU");
     }
-    match work(&values) {
+    match cli::together(|comm| Ok(work(&values, comm)?)) {
         Ok(()) => Ok(Outcome::Done),
         Err(error) => {
-            cli::report(&error.into());
+            cli::report(&error);
             Ok(Outcome::CheckFailed)
         }
     }
@@ -111,7 +113,12 @@ fn info(text: &str) {
     eprintln!("INFO:tensorflow:{text}");
 }
 
-fn work(values: &Values) -> Result<()> {
+fn work(values: &Values, comm: &Arc<dyn Comm>) -> Result<()> {
+    let info = |text: &str| {
+        if comm.is_first() {
+            info(text);
+        }
+    };
     let (do_train, do_eval) = (values.truth("do_train"), values.truth("do_eval"));
     if !do_train && !do_eval {
         return Err(wrong(
@@ -125,7 +132,7 @@ fn work(values: &Values) -> Result<()> {
     if do_train {
         info("***** Running training *****");
         info(&format!("  Batch size = {}", asked.train_batch_size));
-        let options = pretrain::Options { train: asked.training(values)?, evaluation: None };
+        let options = pretrain::Options { train: asked.training(values, comm)?, evaluation: None };
         pretrain::pretrain(&options, &mut |event| {
             if let Event::Train(event) = event {
                 training_log::show_training(&event);
@@ -136,7 +143,7 @@ fn work(values: &Values) -> Result<()> {
     if do_eval {
         info("***** Running evaluation *****");
         info(&format!("  Batch size = {}", asked.eval_batch_size));
-        evaluate(&asked, number(values, "max_eval_steps", 1)?)?;
+        evaluate(&asked, number(values, "max_eval_steps", 1)?, comm, &info)?;
     }
     Ok(())
 }
@@ -227,7 +234,7 @@ impl Asked {
         }
     }
 
-    fn training(&self, values: &Values) -> Result<train::Options> {
+    fn training(&self, values: &Values, comm: &Arc<dyn Comm>) -> Result<train::Options> {
         let rate = Bert {
             rate: values.float("learning_rate"),
             steps: number(values, "num_train_steps", 1)?,
@@ -243,13 +250,14 @@ impl Asked {
             save_every: number(values, "save_checkpoints_steps", 1)?,
             seed,
             recompute: values.truth("recompute"),
+            comm: Arc::clone(comm),
             ..train::Options::bert(Head::Pretraining, config, rate, folder)
         })
     }
 }
 
 /// Evaluates the newest checkpoint, and writes `eval_results.txt`.
-fn evaluate(asked: &Asked, steps: u64) -> Result<()> {
+fn evaluate(asked: &Asked, steps: u64, comm: &Arc<dyn Comm>, info: &dyn Fn(&str)) -> Result<()> {
     let newest = newest(&asked.output_dir)?.or_else(|| asked.init_checkpoint.clone());
     let checkpoint = newest.ok_or_else(|| {
         let folder = asked.output_dir.display();
@@ -269,7 +277,11 @@ fn evaluate(asked: &Asked, steps: u64) -> Result<()> {
         batches: Some(steps),
         threads: None,
     };
-    let lines = evaluate::checkpoint(&checkpoint, options)?.write(&asked.output_dir)?;
+    let scores = evaluate::checkpoint(&checkpoint, options, Arc::clone(comm))?;
+    if !comm.is_first() {
+        return Ok(());
+    }
+    let lines = scores.write(&asked.output_dir)?;
     info("***** Eval results *****");
     lines.iter().for_each(|line| info(&format!("  {line}")));
     Ok(())
@@ -277,6 +289,8 @@ fn evaluate(asked: &Asked, steps: u64) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use frazil::train::comm::Solo;
+
     use super::*;
 
     #[test]
@@ -301,7 +315,7 @@ mod tests {
         }
         assert_eq!(values.float("learning_rate"), 5e-5);
         assert!(!values.truth("do_train") && !values.truth("do_eval"));
-        let said = work(&values).unwrap_err().to_string();
+        let said = work(&values, &(Arc::new(Solo) as Arc<dyn Comm>)).unwrap_err().to_string();
         assert_eq!(said, "At least one of `do_train` or `do_eval` must be True.");
     }
 }

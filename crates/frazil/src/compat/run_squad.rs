@@ -3,12 +3,14 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::sync::Arc;
 
 use frazil::Error;
 use frazil::bert::rows::OnBadRow;
 use frazil::bert::squad::{FeatureOptions, PredictOptions, SquadFeatures};
 use frazil::ops::finetune::{Model, squad};
 use frazil::ops::predict::answer::run_squad::{self, Event, Options, run_squad};
+use frazil::train::comm::Comm;
 
 use super::absl::{Flag, Program, Values};
 use super::{casing, training_log};
@@ -100,17 +102,22 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     let verbose = values.truth("verbose_logging");
     let batch = values.integer("predict_batch_size");
-    let done = options(&values).and_then(|options| {
+    // Training is done by all processes, if there are several, and everything else by the first.
+    let done = cli::together(|comm| {
+        let options = options(&values)?;
         let size = training_log::export_batch(&values)?;
         if values.truth("do_train") {
-            squad::train(&training(&values, &options)?, &mut training_log::show)?;
+            squad::train(&training(&values, &options, comm)?, &mut training_log::show)?;
+        }
+        if !comm.is_first() {
+            return Ok(None);
         }
         let report = match values.truth("do_predict") {
             true => Some(run_squad(&options, &mut |event| log(&event, verbose, batch))?),
             false => None,
         };
         if let Some(dir) = values.path("export_saved_model") {
-            let trained = training(&values, &options)?;
+            let trained = training(&values, &options, comm)?;
             training_log::exported(&squad::export(&trained, None, &dir, size)?);
         }
         Ok(report)
@@ -123,7 +130,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             Ok(Outcome::Done)
         }
         Err(error) => {
-            cli::report(&error.into());
+            cli::report(&error);
             Ok(Outcome::CheckFailed)
         }
     }
@@ -193,7 +200,11 @@ fn options(values: &Values) -> Result<Options, Error> {
 }
 
 /// What training needs, and what is exported.
-fn training(values: &Values, options: &Options) -> Result<squad::Options, Error> {
+fn training(
+    values: &Values,
+    options: &Options,
+    comm: &Arc<dyn Comm>,
+) -> Result<squad::Options, Error> {
     if values.truth("do_train") {
         run_squad::validate(options)?;
     }
@@ -210,7 +221,7 @@ fn training(values: &Values, options: &Options) -> Result<squad::Options, Error>
         records: Vec::new(),
         features: options.features,
         predict: options.predict,
-        schedule: training_log::schedule(values, options.threads)?,
+        schedule: training_log::schedule(values, options.threads, comm)?,
         on_bad_row: options.on_bad_row,
         early_stop: None,
     })

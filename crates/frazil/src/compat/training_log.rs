@@ -1,9 +1,11 @@
 //! What `run_classifier`, `run_squad` and `run_pretraining` have in common when they train: flags, and what is logged.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use frazil::ops::finetune::{Event, Schedule};
 use frazil::ops::train;
+use frazil::train::comm::Comm;
 use frazil::train::run::Go;
 use frazil::{Error, Result};
 
@@ -13,7 +15,11 @@ use super::absl::Values;
 const EVERY: u64 = 100;
 
 /// The original's flags.
-pub fn schedule(values: &Values, threads: Option<usize>) -> Result<Schedule, Error> {
+pub fn schedule(
+    values: &Values,
+    threads: Option<usize>,
+    comm: &Arc<dyn Comm>,
+) -> Result<Schedule, Error> {
     let number = |name: &str| {
         let given = values.integer(name);
         let wrong = || Error::Usage {
@@ -31,6 +37,7 @@ pub fn schedule(values: &Values, threads: Option<usize>) -> Result<Schedule, Err
         seed: values.integer("seed") as u64,
         recompute: values.truth("recompute"),
         threads,
+        comm: Arc::clone(comm),
         ..Schedule::default()
     })
 }

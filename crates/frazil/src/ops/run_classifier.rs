@@ -16,6 +16,7 @@ use frazil_bert::glue::{ReadOptions, Split, Task};
 use frazil_bert::rows::{BadRow, OnBadRow};
 use frazil_bert::{BertConfig, python};
 use frazil_tensor::{TensorStore, file};
+use frazil_train::comm::Comm;
 use serde::Serialize;
 
 use super::predict::classify::{argmax, softmax};
@@ -208,7 +209,7 @@ pub fn run_classifier(options: &Options, progress: &mut dyn FnMut(Event<'_>)) ->
                 Part::Predict => "predict",
             })),
         }
-        let logits = logits(&model, &set)?;
+        let logits = logits(&model, &set.features)?;
         match part {
             Part::Eval => {
                 let step = if trained.is_file() { global_step(&model)? } else { 0 };
@@ -233,13 +234,25 @@ pub fn run_classifier(options: &Options, progress: &mut dyn FnMut(Event<'_>)) ->
     Ok(report)
 }
 
-/// The figures of one checkpoint on the dev set; nothing is written.
-pub(super) fn evaluate_checkpoint(path: &Path, options: &Options) -> Result<EvalResults> {
+/// The figures of one checkpoint on the dev set, of which each rank computes a part; nothing is written.
+pub(super) fn evaluate_checkpoint(
+    path: &Path,
+    options: &Options,
+    comm: &dyn Comm,
+) -> Result<EvalResults> {
     let labels = checked(options)?;
     let model = open(path, &labels, options)?;
     let input = ClassifierInput::new(model.tokenizer().clone(), labels, options.max_seq_length)?;
     let set = Set::read(options, Split::Dev, &input, &model)?;
-    let logits = logits(&model, &set)?;
+    let bound = |rank: usize| set.features.len() * rank / comm.size();
+    let part = &set.features[bound(comm.rank())..bound(comm.rank() + 1)];
+    let own: Vec<u8> =
+        logits(&model, part)?.concat().into_iter().flat_map(f32::to_le_bytes).collect();
+    let all = comm.all_gather(&own)?.concat();
+    let numbers: Vec<f32> =
+        all.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    let width = numbers.len() / set.features.len();
+    let logits: Vec<Vec<f32>> = numbers.chunks(width.max(1)).map(<[f32]>::to_vec).collect();
     Ok(evaluate(&set, &logits, options.eval_batch_size, global_step(&model)?))
 }
 
@@ -401,9 +414,9 @@ fn global_step(model: &TextModel) -> Result<i64> {
     Ok(step.first().map_or(0, |step| *step as i64))
 }
 
-fn logits(model: &TextModel, set: &Set) -> Result<Vec<Vec<f32>>> {
-    let mut all = Vec::with_capacity(set.features.len());
-    let items = set.features.iter().map(|features| Ok(Item::new((), features.features.clone())));
+fn logits(model: &TextModel, features: &[ClassifierFeatures]) -> Result<Vec<Vec<f32>>> {
+    let mut all = Vec::with_capacity(features.len());
+    let items = features.iter().map(|features| Ok(Item::new((), features.features.clone())));
     model.run(items, |(), said| -> Result<()> {
         all.extend(said.outputs.into_iter().next().map(|output| output.values));
         Ok(())

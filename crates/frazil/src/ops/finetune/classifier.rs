@@ -43,7 +43,12 @@ pub struct Options {
 
 /// Trains and evaluates.
 pub fn classifier(options: &Options, watch: &mut dyn FnMut(Event<'_>)) -> Result<Report> {
-    let prepared = prepare(options, &mut |note| watch(Event::Note(note)))?;
+    let is_first = options.schedule.comm.is_first();
+    let prepared = prepare(options, &mut |note| {
+        if is_first {
+            watch(Event::Note(note));
+        }
+    })?;
     let scores = |checkpoint: &Path| scores(options, checkpoint);
     let judge = Judge {
         scores: if options.evaluate { Some(&scores) } else { None },
@@ -128,7 +133,8 @@ fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> 
     let features = input.features_of_all(&rows.items)?;
     super::make_folder(&options.model.output_dir)?;
     let records = options.model.output_dir.join("train.tf_record");
-    write_records(&records, &features)?;
+    let comm = &*options.schedule.comm;
+    super::write_once(comm, || Ok(write_records(&records, &features).map(drop)?))?;
     Ok(prepared(vec![records], rows.items.len(), features.len()))
 }
 
@@ -151,7 +157,7 @@ fn scores(options: &Options, checkpoint: &Path) -> Result<BTreeMap<String, f64>>
         on_bad_row: options.on_bad_row,
         threads: options.schedule.threads,
     };
-    let results = run_classifier::evaluate_checkpoint(checkpoint, &of)?;
+    let results = run_classifier::evaluate_checkpoint(checkpoint, &of, &*options.schedule.comm)?;
     Ok(BTreeMap::from([
         ("eval_accuracy".to_owned(), f64::from(results.eval_accuracy)),
         ("eval_loss".to_owned(), f64::from(results.eval_loss)),

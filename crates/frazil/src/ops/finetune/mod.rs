@@ -10,12 +10,14 @@ pub mod squad;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use frazil_bert::samples::{Kind, Reader, ReaderOptions};
 use frazil_bert::tokenizer::{Casing, Tokenizer, Vocabulary};
 use frazil_bert::{BertConfig, Head};
 use frazil_train::checkpoint::{newest, path as checkpoint_path};
+use frazil_train::comm::{Comm, Solo};
 use frazil_train::run::Go;
 use frazil_train::schedule::Bert;
 use serde::Serialize;
@@ -74,6 +76,8 @@ pub struct Schedule {
     pub recompute: bool,
     /// Threads; `FRAZIL_THREADS`, or one for each core, if none.
     pub threads: Option<usize>,
+    /// Who trains together. The first one writes, and is the only one that watches.
+    pub comm: Arc<dyn Comm>,
 }
 
 impl Default for Schedule {
@@ -90,6 +94,7 @@ impl Default for Schedule {
             seed: 12345,
             recompute: false,
             threads: None,
+            comm: Arc::new(Solo),
         }
     }
 }
@@ -214,10 +219,22 @@ fn train_only(
 ) -> Result<Trained> {
     let mut notes = Vec::new();
     let prepared = prepare(&mut |note| notes.push(note))?;
+    let mut watch = |event: Event<'_>| match schedule.comm.is_first() {
+        true => watch(event),
+        false => Ok(Go::On),
+    };
     for note in notes {
         watch(Event::Note(note))?;
     }
-    train_on(&prepared, model, schedule, watch)
+    train_on(&prepared, model, schedule, &mut watch)
+}
+
+/// Lets the first rank write the records, and the others wait for them.
+fn write_once(comm: &dyn Comm, write: impl FnOnce() -> Result<()>) -> Result<()> {
+    if comm.is_first() {
+        write()?;
+    }
+    Ok(comm.barrier()?)
 }
 
 /// Trains on what is ready.
@@ -248,6 +265,7 @@ fn train_on(
     options.seed = schedule.seed;
     options.recompute = schedule.recompute;
     options.threads = schedule.threads;
+    options.comm = Arc::clone(&schedule.comm);
     train::train(&options, &mut |event| watch(Event::Train(event)))
 }
 
@@ -271,7 +289,8 @@ pub(crate) type Scores<'j> = &'j dyn Fn(&Path) -> Result<BTreeMap<String, f64>>;
 
 /// How scores are judged on the way.
 pub(crate) struct Judge<'j> {
-    /// The scores of a checkpoint; none if there is nothing to evaluate on.
+    /// The scores of a checkpoint, to which all ranks contribute; none if there is nothing to evaluate
+    /// on.
     pub scores: Option<Scores<'j>>,
     /// The one that counts.
     pub metric: &'static str,
@@ -311,6 +330,12 @@ pub(crate) fn finetune(
 ) -> Result<Report> {
     let start = Instant::now();
     let folder = &model.output_dir;
+    let is_first = schedule.comm.is_first();
+    let mut watch = |event: Event<'_>| {
+        if is_first {
+            watch(event);
+        }
+    };
     let mut standing = Standing::default();
     let best = |standing: &Standing| standing.best.map(|(_, step)| checkpoint_path(folder, step));
     let trained = train_on(prepared, model, schedule, &mut |event| {
@@ -334,7 +359,9 @@ pub(crate) fn finetune(
         // A run that was stopped between a checkpoint and its evaluation makes up for it.
         if !seen {
             let evaluation = Evaluation { step, scores: scores(&path)? };
-            History::evaluated(folder, &evaluation)?;
+            if is_first {
+                History::evaluated(folder, &evaluation)?;
+            }
             let is_best = standing.add(&evaluation, judge.metric);
             watch(Event::Evaluated(&evaluation, is_best));
         }
@@ -361,7 +388,9 @@ pub(crate) fn finetune(
                 .map_or("new weights".into(), |path| path.display().to_string()),
         ),
     ];
-    train::page(&prepared.task, &settings, &trained, &history).write(&report)?;
+    if is_first {
+        train::page(&prepared.task, &settings, &trained, &history).write(&report)?;
+    }
     Ok(Report {
         task: prepared.task.clone(),
         best: best(&standing),

@@ -50,7 +50,12 @@ pub struct Options {
 pub fn squad(options: &Options, watch: &mut dyn FnMut(Event<'_>)) -> Result<Report> {
     let reference = options.dev_file.as_ref();
     let reference = reference.map(|path| Reference::open(path, options.on_bad_row)).transpose()?;
-    let prepared = prepare(options, &mut |note| watch(Event::Note(note)))?;
+    let is_first = options.schedule.comm.is_first();
+    let prepared = prepare(options, &mut |note| {
+        if is_first {
+            watch(Event::Note(note));
+        }
+    })?;
     let scores = |checkpoint: &Path| match (&reference, &options.dev_file) {
         (Some(reference), Some(path)) => scores(options, checkpoint, path, reference),
         _ => Ok(BTreeMap::new()),
@@ -116,11 +121,12 @@ fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> 
     let features = build_features(&rows.items, &tokenizer, cut)?;
     super::make_folder(&options.model.output_dir)?;
     let records = options.model.output_dir.join("train.tf_record");
-    write_records(&records, &features)?;
+    let comm = &*options.schedule.comm;
+    super::write_once(comm, || Ok(write_records(&records, &features).map(drop)?))?;
     Ok(prepared(vec![records], rows.items.len(), features.len()))
 }
 
-/// The official scores of one checkpoint.
+/// The official scores of one checkpoint; each rank answers its share of the questions.
 fn scores(
     options: &Options,
     checkpoint: &Path,
@@ -146,12 +152,30 @@ fn scores(
         on_bad_row: options.on_bad_row,
     };
     let answerer = Answerer::open(checkpoint, how)?;
-    let mut predictions: HashMap<String, String> = HashMap::new();
+    let comm = &*options.schedule.comm;
+    let mut own: HashMap<String, String> = HashMap::new();
     let mut questions = Questions::open(dev_file, None, options.on_bad_row)?;
-    answerer.run(&mut questions, |question, _| -> Result<()> {
-        predictions.insert(question.qas_id, question.prediction);
-        Ok(())
-    })?;
+    let mut share = Vec::new();
+    let mut number = 0;
+    while let Some(question) = questions.pull()? {
+        if number % comm.size() == comm.rank() {
+            share.push(question);
+        }
+        number += 1;
+    }
+    if !share.is_empty() {
+        let mut share = Questions::list(dev_file.to_path_buf(), share);
+        answerer.run(&mut share, |question, _| -> Result<()> {
+            own.insert(question.qas_id, question.prediction);
+            Ok(())
+        })?;
+    }
+    let mut predictions: HashMap<String, String> = HashMap::new();
+    for said in comm.all_gather(&serde_json::to_vec(&own).unwrap_or_default())? {
+        let out_of_step = |_| frazil_train::Error::OutOfStep { found: said.len(), expected: 1 };
+        let theirs: HashMap<String, String> = serde_json::from_slice(&said).map_err(out_of_step)?;
+        predictions.extend(theirs);
+    }
     let (exact, f1) = match options.predict.version_2 {
         true => {
             let score = reference.score_v2(&predictions, None, 1.0)?;

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use frazil_bert::build::{self, build};
 use frazil_bert::config::Formulas;
@@ -13,6 +14,7 @@ use frazil_bert::{BertConfig, Head};
 use frazil_runtime::{Engine, EngineOptions, Outputs, Parameters, Worker, raise};
 use frazil_tensor::{TensorStore, file};
 use frazil_train::batch::{self, Basis, Form};
+use frazil_train::comm::{Comm, Solo};
 
 use crate::ops::finetune::make_folder;
 use crate::ops::run_classifier::float32;
@@ -45,6 +47,8 @@ pub struct Evaluator {
     options: Options,
     engine: Engine,
     worker: Worker,
+    /// Who evaluates together.
+    comm: Arc<dyn Comm>,
 }
 
 /// What came out.
@@ -81,6 +85,52 @@ struct Means {
     word_loss: Mean,
     next_accuracy: Mean,
     next_loss: Mean,
+    sequences: u64,
+}
+
+impl Means {
+    fn all(&self) -> [Mean; 5] {
+        [self.loss, self.word_accuracy, self.word_loss, self.next_accuracy, self.next_loss]
+    }
+
+    /// As numbers that can be sent.
+    fn numbers(&self) -> [f64; 11] {
+        let [a, b, c, d, e] = self.all().map(|mean| [mean.sum, mean.count].map(f64::from));
+        let sequences = self.sequences as f64;
+        [a[0], a[1], b[0], b[1], c[0], c[1], d[0], d[1], e[0], e[1], sequences]
+    }
+
+    fn add(&mut self, numbers: &[f64; 11]) {
+        let means = [
+            &mut self.loss,
+            &mut self.word_accuracy,
+            &mut self.word_loss,
+            &mut self.next_accuracy,
+            &mut self.next_loss,
+        ];
+        for (mean, [sum, count]) in means.into_iter().zip(numbers.as_chunks().0) {
+            mean.add(*sum as f32, *count as f32);
+        }
+        self.sequences += numbers[10] as u64;
+    }
+
+    /// The sums of all batches of all ranks, in the order in which one rank would have come to them.
+    fn of_all(comm: &dyn Comm, own: &[Self]) -> Result<Self> {
+        let bytes: Vec<u8> =
+            own.iter().flat_map(Self::numbers).flat_map(f64::to_le_bytes).collect();
+        let all: Vec<Vec<f64>> = comm
+            .all_gather(&bytes)?
+            .into_iter()
+            .map(|said| said.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect())
+            .collect();
+        let ranks: Vec<&[[f64; 11]]> = all.iter().map(|numbers| numbers.as_chunks().0).collect();
+        let most = ranks.iter().map(|rank| rank.len()).max().unwrap_or(0);
+        let mut sums = Self::default();
+        for turn in 0..most {
+            ranks.iter().filter_map(|rank| rank.get(turn)).for_each(|batch| sums.add(batch));
+        }
+        Ok(sums)
+    }
 }
 
 impl Evaluator {
@@ -92,21 +142,30 @@ impl Evaluator {
         let how = EngineOptions { threads: options.threads, ..EngineOptions::default() };
         let engine = Engine::for_training(graph, &how)?;
         let worker = engine.worker();
-        Ok(Self { options, engine, worker })
+        Ok(Self { options, engine, worker, comm: Arc::new(Solo) })
+    }
+
+    /// Lets several ranks do it together: each takes its turn at the batches.
+    pub fn shared(self, comm: Arc<dyn Comm>) -> Self {
+        Self { comm, ..self }
     }
 
     /// Evaluates these weights on all batches. Each call reads the same ones.
     pub fn evaluate(&mut self, weights: &dyn TensorStore) -> Result<Scores> {
         let parameters = Parameters::read(self.engine.graph(), weights)?;
-        let mut reader = Reader::open(&self.options.records, self.options.reading.clone())?;
-        let mut means = Means::default();
-        let (mut sequences, mut batches) = (0, 0);
-        while self.options.batches.is_none_or(|most| batches < most)
+        let (rank, size) = (self.comm.rank(), self.comm.size());
+        let reading = ReaderOptions { part: (rank, size), ..self.options.reading.clone() };
+        let mut reader = Reader::open(&self.options.records, reading)?;
+        let mut own = Vec::new();
+        let mut number = rank as u64;
+        while self.options.batches.is_none_or(|most| number < most)
             && let Some(mut batch) = reader.next_batch()?
+            && batch.sequences() > 0
         {
+            let mut means = Means::default();
             self.options.form.apply(&mut batch);
-            sequences += batch.sequences() as u64;
-            batches += 1;
+            means.sequences = batch.sequences() as u64;
+            number += size as u64;
             let mut inputs = batch::inputs(&batch, self.options.head)?;
             let labels = inputs.remove("masked_lm_ids");
             let weights = inputs.remove("masked_lm_weights");
@@ -121,7 +180,9 @@ impl Evaluator {
                 total += next_sentences(&outputs, &batch, &mut means)?;
             }
             means.loss.add(total, 1.0);
+            own.push(means);
         }
+        let means = Means::of_all(&*self.comm, &own)?;
         let mut values = vec![
             ("loss", means.loss),
             ("masked_lm_accuracy", means.word_accuracy),
@@ -135,7 +196,8 @@ impl Evaluator {
             values.extend(next);
         }
         let value = |(name, mean): (&str, Mean)| (name.to_owned(), f64::from(mean.value()));
-        Ok(Scores { values: values.into_iter().map(value).collect(), sequences })
+        let values = values.into_iter().map(value).collect();
+        Ok(Scores { values, sequences: means.sequences })
     }
 
     /// What masked pieces count.
@@ -153,14 +215,15 @@ pub struct OfCheckpoint {
     pub scores: Scores,
 }
 
-/// Evaluates a checkpoint.
-pub fn checkpoint(path: &Path, options: Options) -> Result<OfCheckpoint> {
+/// Evaluates a checkpoint, with all ranks.
+pub fn checkpoint(path: &Path, options: Options, comm: Arc<dyn Comm>) -> Result<OfCheckpoint> {
     let weights = open_weights(path, &Default::default())?;
     let global_step = match weights.info("global_step") {
         Some(_) => weights.read("global_step")?.to_f64()?.first().map_or(0, |step| *step as i64),
         None => 0,
     };
-    Ok(OfCheckpoint { global_step, scores: Evaluator::new(options)?.evaluate(&weights)? })
+    let scores = Evaluator::new(options)?.shared(comm).evaluate(&weights)?;
+    Ok(OfCheckpoint { global_step, scores })
 }
 
 impl OfCheckpoint {

@@ -7,8 +7,10 @@
 pub mod evaluate;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
+use frazil_train::comm::Comm;
 use frazil_train::run::Go;
 use frazil_train::schedule::Schedule;
 use frazil_train::{batch::Basis, optim};
@@ -101,8 +103,15 @@ pub fn pretrain(
     watch: &mut dyn FnMut(Event<'_>) -> Result<Go>,
 ) -> Result<Report> {
     let start = Instant::now();
-    let mut judge = options.evaluation.as_ref().map(Judge::new).transpose()?;
+    let comm = &options.train.comm;
+    let judge = |of| Judge::new(of, Arc::clone(comm));
+    let mut judge = options.evaluation.as_ref().map(judge).transpose()?;
     let folder = &options.train.output_dir;
+    // The first of several ranks speaks for all.
+    let mut watch = |event: Event<'_>| match comm.is_first() {
+        true => watch(event),
+        false => Ok(Go::On),
+    };
     let mut sequences = 0;
     let trained = train::train(&options.train, &mut |event| {
         let (step, of, weights) = match event {
@@ -127,7 +136,9 @@ pub fn pretrain(
         watch(Event::BlockStop(block))?;
         let (evaluated, scores) = judge.evaluate(step, weights)?;
         let evaluation = Evaluation { step: evaluated.step, scores: scores.values };
-        History::evaluated(folder, &evaluation)?;
+        if comm.is_first() {
+            History::evaluated(folder, &evaluation)?;
+        }
         let is_last = evaluated.reached || judge.next >= judge.of.triggers.len();
         let asked = watch(Event::Evaluated(&evaluated))?;
         judge.all.push(evaluated);
@@ -139,7 +150,9 @@ pub fn pretrain(
     })?;
     let history = History::read(folder)?;
     let report = folder.join("report.html");
-    train::page("Pre-training", &settings(options), &trained, &history).write(&report)?;
+    if comm.is_first() {
+        train::page("Pre-training", &settings(options), &trained, &history).write(&report)?;
+    }
     let evaluations = judge.map(|judge| judge.all).unwrap_or_default();
     let target = options.evaluation.as_ref().and_then(|judgement| judgement.target);
     Ok(Report {
@@ -170,7 +183,7 @@ struct Judge<'o> {
 }
 
 impl<'o> Judge<'o> {
-    fn new(of: &'o Judgement) -> Result<Self> {
+    fn new(of: &'o Judgement, comm: Arc<dyn Comm>) -> Result<Self> {
         if !of.triggers.is_sorted() || of.triggers.is_empty() {
             return Err(Error::Usage {
                 what: format!("evaluations after {:?} sequences are not in order", of.triggers),
@@ -179,7 +192,8 @@ impl<'o> Judge<'o> {
         }
         // What is wrong with the files is said before hours are spent.
         frazil_bert::samples::Reader::open(&of.on.records, of.on.reading.clone())?;
-        Ok(Self { of, evaluator: Evaluator::new(of.on.clone())?, next: 0, all: Vec::new() })
+        let evaluator = Evaluator::new(of.on.clone())?.shared(comm);
+        Ok(Self { of, evaluator, next: 0, all: Vec::new() })
     }
 
     /// Passes over the triggers that a run before this one has dealt with.

@@ -2,7 +2,8 @@
 //! begin with, batches from records, checkpoints, curves.
 //!
 //! Like TensorFlow's Estimator, a run goes on from the newest checkpoint of its folder, if there is
-//! one; unlike it, it then takes the very steps that it would have taken. What is learnt and how well
+//! one; unlike it, it then takes the very steps that it would have taken. Of several processes
+//! ([`Options::comm`]) each calls this; the first one writes. What is learnt and how well
 //! that went is the business of [`finetune`](super::finetune) and of the old programs.
 
 mod history;
@@ -10,6 +11,7 @@ mod page;
 mod start;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use frazil_bert::build::{self, build};
 use frazil_bert::config::Formulas;
@@ -23,6 +25,7 @@ use frazil_tf::checkpoint::{Checkpoint, Options as CheckpointOptions};
 use frazil_tf::proto::MetaGraphDef;
 use frazil_train::batch::Form;
 use frazil_train::checkpoint::{Keeper, newest};
+use frazil_train::comm::{Comm, Solo};
 use frazil_train::dropout::Rates;
 use frazil_train::run::{self, Go, Plan, Run};
 use frazil_train::schedule::{Bert, LossScale, Schedule, Transition};
@@ -86,6 +89,8 @@ pub struct Options {
     pub recompute: bool,
     /// Threads; `FRAZIL_THREADS`, or one for each core, if none.
     pub threads: Option<usize>,
+    /// Who trains together: each has its part of every batch.
+    pub comm: Arc<dyn Comm>,
 }
 
 impl Options {
@@ -121,6 +126,7 @@ impl Options {
             packed: true,
             recompute: false,
             threads: None,
+            comm: Arc::new(Solo),
         }
     }
 }
@@ -159,9 +165,16 @@ pub struct Trained {
 pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Result<Trained> {
     check(options)?;
     let mut trainer = Trainer::new(graph(options, false)?, trainer_options(options))?;
-    let reading = ReaderOptions { repeat: true, ..options.reading.clone() };
+    let comm = &*options.comm;
+    let reading = ReaderOptions {
+        repeat: true,
+        packs: options.reading.packs / comm.size(),
+        part: (comm.rank(), comm.size()),
+        ..options.reading.clone()
+    };
     let mut reader = Reader::open(&options.records, reading)?;
     let before = newest(&options.output_dir)?;
+    same_folder(comm, before.as_deref())?;
     if before.is_none() {
         let weights = options.init_checkpoint.as_ref();
         let weights = weights.map(|path| open_weights(path, &Default::default())).transpose()?;
@@ -203,20 +216,23 @@ pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) 
             }
         }
     }
-    run.keeper.write_graph()?;
     let from = run.trainer.steps();
     let (mut tokens, mut seconds) = (0, 0.0);
-    let mut writer = history::Writer::create(&options.output_dir, from, options.steps)?;
+    let mut writer = None;
+    if comm.is_first() {
+        run.keeper.write_graph()?;
+        writer = Some(history::Writer::create(&options.output_dir, from, options.steps)?);
+    }
     let checkpoint = run.go(&mut |event| match event {
         run::Event::Begin(seen) => watch(Event::Begin(seen)),
         run::Event::Step(step, weights) => {
             tokens += step.tokens as u64;
             seconds += step.seconds;
-            writer.step(step)?;
+            writer.as_mut().map_or(Ok(()), |writer| writer.step(step))?;
             watch(Event::Step(step, options.steps, weights))
         }
         run::Event::Saved(path, step) => {
-            writer.flush()?;
+            writer.as_mut().map_or(Ok(()), history::Writer::flush)?;
             watch(Event::Saved(path, step))
         }
     })?;
@@ -229,6 +245,11 @@ fn check(options: &Options) -> Result<()> {
     let wrong = |what: String, hint: &str| Err(Error::Usage { what, hint: hint.into() });
     if options.reading.packs == 0 {
         return wrong("a batch size of 0 leaves nothing".into(), "give 1 or more");
+    }
+    let ranks = options.comm.size();
+    if !options.reading.packs.is_multiple_of(ranks) {
+        let what = format!("a batch of {} has no {ranks} equal parts", options.reading.packs);
+        return wrong(what, "give a batch size that the number of processes divides");
     }
     if options.steps == 0 {
         let hint = "give more data, more epochs or a smaller batch";
@@ -259,7 +280,27 @@ fn trainer_options(options: &Options) -> trainer::Options {
         recompute: options.recompute,
         norm_of_rows: true,
         engine: EngineOptions { threads: options.threads, ..EngineOptions::default() },
+        comm: Arc::clone(&options.comm),
     }
+}
+
+/// Makes sure that all ranks begin with the same, before one of them writes.
+fn same_folder(comm: &dyn Comm, newest: Option<&Path>) -> Result<()> {
+    let own = newest.map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
+    let all = comm.all_gather(own.as_bytes())?;
+    let Some(other) = all.iter().position(|said| *said != all[0]) else { return Ok(()) };
+    let shown = |said: &[u8]| match said {
+        [] => "no checkpoint".to_owned(),
+        said => format!("`{}`", String::from_utf8_lossy(said)),
+    };
+    Err(Error::Usage {
+        what: format!(
+            "rank 0 finds {} in the folder, and rank {other} {}",
+            shown(&all[0]),
+            shown(&all[other])
+        ),
+        hint: "the folder has to be one that all processes see".into(),
+    })
 }
 
 /// The original's graph with its loss; `whole`: with all that it gives, as it stands in files.
