@@ -4,6 +4,7 @@ mod bench;
 mod codegen;
 mod emulate;
 mod large;
+mod mpi;
 mod peers;
 mod reference;
 mod sanitize;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
         ["bench", rest @ ..] => bench::run(rest),
         ["codegen", rest @ ..] => codegen::run(rest),
         ["emulate", rest @ ..] => emulate::run(rest),
+        ["mpi", rest @ ..] => mpi::run(rest),
         ["peers", rest @ ..] => peers::run(rest),
         ["sanitize", rest @ ..] => sanitize::run(rest),
         ["tidy", rest @ ..] => tidy::run(rest),
@@ -57,6 +59,9 @@ const USAGE: &str = "usage: cargo xtask <task>
   codegen [--check]   remake the Rust types from the .proto files, the tokenizer's tables,
                       and docs/reference/ops.md
   emulate [--force]   kernels and goldens on an emulated CPU, where this one lacks AVX-512 or VNNI
+  mpi [--frazil PROGRAM]
+                      training by two processes under MPI equals training by one; one that dies is
+                      missed. Needs Open MPI and libclang; frazil is built with the feature `mpi`
   peers [NAME]... [--full] [--model MODEL]... [--clean] [--frazil PROGRAM] [--python PROGRAM]
                       what frazil writes, the real programs read and run: tokenizers, formats,
                       goldens, tensorflow, transformers, onnxruntime, openvino; installed under target/.
