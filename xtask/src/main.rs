@@ -56,6 +56,8 @@ const USAGE: &str = "usage: cargo xtask <task>
               [--python PROGRAM]
                       SQuAD features by frazil and by the run_squad.py in DIR, a checkout of
                       google-research/bert; recorded in benchmarks/
+  bench memory [--quick]
+                      what fine-tuning of BERT-base takes of the memory; recorded in benchmarks/
   codegen [--check]   remake the Rust types from the .proto files, the tokenizer's tables,
                       and docs/reference/ops.md
   emulate [--force]   kernels and goldens on an emulated CPU, where this one lacks AVX-512 or VNNI

@@ -228,3 +228,50 @@ fn recomputation_takes_less_memory() {
     let (less, more) = (memory(true), memory(false));
     assert!(less < more * 9 / 10, "{less} of {more}");
 }
+
+/// What a step takes, counted: gradients, and for each row what the layers keep of it. Whoever keeps more,
+/// or lets a block go unused, has to say so here.
+#[test]
+fn a_step_takes_no_more_memory_than_it_must() {
+    let (layers, h, f, rows) = (6, 64, 256, 8 * 32);
+    let config = serde_json::json!({
+        "vocab_size": 500, "hidden_size": h, "num_hidden_layers": layers, "num_attention_heads": 2,
+        "intermediate_size": f, "max_position_embeddings": 32, "type_vocab_size": 2,
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bert_config.json");
+    std::fs::write(&file, config.to_string()).unwrap();
+    let config = frazil_bert::BertConfig::read(&file).unwrap();
+    let head = frazil_bert::Head::Classifier;
+    let memory = |recompute: bool| {
+        let how = frazil_bert::build::Options::default();
+        let mut graph = frazil_bert::build::build(&config, head, &how).unwrap();
+        frazil_train::loss::attach(&mut graph, head, Default::default()).unwrap();
+        let mut options = Options::bert(Schedule::Constant(0.0));
+        options.engine = EngineOptions { threads: Some(1), ..EngineOptions::default() };
+        options.recompute = recompute;
+        dropout(&mut options);
+        let mut trainer = Trainer::new(graph, options).unwrap();
+        let ones = |shape: &[usize]| {
+            Tensor::from_vec(shape.to_vec(), vec![1i32; shape.iter().product()]).unwrap()
+        };
+        let names = ["input_ids", "input_mask", "segment_ids"];
+        let mut batch: Inputs =
+            names.iter().map(|name| ((*name).to_owned(), ones(&[8, 32]))).collect();
+        batch.insert("label_ids".to_owned(), ones(&[8]));
+        trainer.step(&[&batch]).unwrap();
+        let parameters = trainer.parameters();
+        let weights: usize = (0..parameters.len()).map(|at| parameters.values(at).len()).sum();
+        (trainer.memory() / 4, weights)
+    };
+    let (kept, weights) = memory(false);
+    // Of a row, a layer keeps queries, keys, values, what attention gives, two sums and two norms, and
+    // what is before and behind the GELU.
+    let layer = rows * (8 * h + 2 * f);
+    let beside = kept - weights - layers * layer;
+    assert!(beside < 2 * layer, "{kept}: {weights} of gradients, {layers} of {layer}, {beside}");
+    // Of a layer that is computed again only its input stays.
+    let (again, _) = memory(true);
+    let beside = again - weights - layers * rows * h;
+    assert!(beside < 4 * layer, "{again}: {weights} of gradients, {beside} of {layer} beside");
+}

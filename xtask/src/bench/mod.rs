@@ -8,6 +8,7 @@ mod engines;
 mod finetune;
 mod formats;
 mod machine;
+mod memory;
 mod pretrain;
 mod report;
 mod squad;
@@ -18,7 +19,8 @@ use anyhow::{Context, Result, bail};
 
 pub use tokenize::english;
 
-const NAMES: &str = "finetune, formats, growth, padding, peers, pretrain, squad, tokenize, train";
+const NAMES: &str =
+    "finetune, formats, growth, memory, padding, peers, pretrain, squad, tokenize, train";
 
 /// What `formats` is to run.
 struct Options<'a> {
@@ -37,6 +39,7 @@ pub fn run(args: &[&str]) -> Result<()> {
         "formats" => {}
         "finetune" => return finetune::run(args),
         "growth" => return engines::growth::run(args),
+        "memory" => return memory::run(args),
         "peers" => return engines::run(args),
         "padding" => return pretrain::padding(args),
         "pretrain" => return pretrain::learn(args),
