@@ -128,8 +128,12 @@ impl Comm for Mpi {
         if Count::try_from(total).is_err() {
             return Err(Error::Mpi { what: "a message of 2 GB" });
         }
-        let mut all = vec![0u8; total];
-        let mut parts = PartitionMut::new(&mut all[..], &counts[..], &places[..]);
+        // A slice of no bytes may lie at address 1, which Open MPI takes for `MPI_IN_PLACE`: both have one
+        // byte more.
+        let said = [said, &[0]].concat();
+        let said = &said[..said.len() - 1];
+        let mut all = vec![0u8; total + 1];
+        let mut parts = PartitionMut::new(&mut all[..total], &counts[..], &places[..]);
         request::scope(|scope| {
             wait(world.immediate_all_gather_varcount_into(scope, said, &mut parts));
         });
