@@ -112,9 +112,7 @@ impl World {
 
     /// The model, text to pre-train on, and pairs of sentences to tell apart.
     fn prepare(&self) -> Result<()> {
-        self.done(1, &["demo", "frazil-demo", "--quiet"])
-            .or_else(|_| self.done(1, &["demo"]))
-            .context("`frazil demo`")?;
+        self.done(1, &["demo"])?;
         let subjects = ["the river", "the city", "the company", "a man", "the water", "the ice"];
         let verbs = ["was cold", "met again", "went down", "was founded", "had formed", "found it"];
         let times = ["in the night", "that morning", "in 1894", "on Thursday", "in the port"];
