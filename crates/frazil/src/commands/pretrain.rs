@@ -5,17 +5,19 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{LineWriter, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use frazil::Error;
 use frazil::ops::mlperf::{self, Event, KEYS, Meaning, Report, Settings, submission};
 use frazil::ops::pretrain;
 use frazil::ops::train;
+use frazil::train::comm::Comm;
 use frazil::train::run::Go;
 
 use super::finetune::Live;
 use super::table::thousands;
-use crate::cli::Outcome;
+use crate::cli::{self, Outcome};
 
 /// Pre-train by a configuration of MLPerf, on packed data
 #[derive(Debug, clap::Args)]
@@ -179,12 +181,25 @@ fn single(arguments: &[OsString], out: &mut dyn Write) -> Result<Outcome> {
     if own.help {
         return Ok(help(out, "")?);
     }
-    let plan = mlperf::plan(&settings)?;
+    cli::together(|comm| train_by(&own, &settings, out, comm))
+}
+
+fn train_by(
+    own: &Own,
+    settings: &Settings,
+    out: &mut dyn Write,
+    comm: &Arc<dyn Comm>,
+) -> Result<Outcome> {
+    let mut plan = mlperf::plan(settings)?;
+    plan.options.train.comm = Arc::clone(comm);
     let mut live = Live::new(own.quiet);
     let report = mlperf::run(&plan, &mut |event| {
         show(&mut live, &event);
         Ok(Go::On)
     })?;
+    if !comm.is_first() {
+        return Ok(Outcome::Done);
+    }
     if own.json {
         serde_json::to_writer_pretty(&mut *out, &report)?;
         writeln!(out)?;
@@ -234,6 +249,17 @@ pub fn submission(args: SubmissionArgs, out: &mut dyn Write) -> Result<Outcome> 
     if own.help {
         return Ok(help(out, OF_SUBMISSION)?);
     }
+    cli::together(|comm| {
+        match comm.size() {
+        1 => Ok(()),
+        size => Err(Error::Usage {
+            what: format!("the runs of a submission were started by {size} processes"),
+            hint: "`frazil bert --seed N --submission-run-index N` is one of them, for several processes"
+                .into(),
+        }
+        .into()),
+    }
+    })?;
     let every = settings.count("steps_per_log").unwrap_or(1).max(1);
     let options =
         submission::Options { settings, start: own.start, end: own.end, again: own.again };

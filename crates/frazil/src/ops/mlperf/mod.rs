@@ -341,7 +341,8 @@ pub fn run(plan: &Plan, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Resul
     let mut log = Log::new();
     plan.submission.iter().for_each(|(key, value)| log.point(key, value.clone()));
     log.add(LineKind::Start, "init_start", Value::Null, &[]);
-    for note in &plan.notes {
+    let is_first = plan.options.train.comm.is_first();
+    for note in plan.notes.iter().filter(|_| is_first) {
         watch(Event::Note(note))?;
     }
     if plan.is_v1_1 {
@@ -401,7 +402,9 @@ pub fn run(plan: &Plan, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Resul
     let time_to_train = start.elapsed().as_secs_f64();
     let of = [("status", status.into()), ("TTT", time_to_train.into())];
     log.add(LineKind::End, "run_stop", Value::Null, &of);
-    log.write(&plan.result)?;
+    if is_first {
+        log.write(&plan.result)?;
+    }
     Ok(Report { result: plan.result.clone(), status, time_to_train, training })
 }
 
