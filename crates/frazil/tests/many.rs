@@ -64,6 +64,7 @@ fn mrpc(output_dir: &Path, comm: Arc<dyn Comm>) -> Option<classifier::Options> {
         model: model(output_dir)?,
         task: Task::Mrpc,
         data_dir: shared("fixtures/data/MRPC")?,
+        records: Vec::new(),
         max_seq_length: 64,
         schedule: schedule(comm),
         on_bad_row: OnBadRow::Stop,
@@ -170,6 +171,7 @@ fn answers_are_evaluated_by_two() {
             model: model(folder)?,
             train_file: shared("fixtures/data/squad/train-v1.1.json")?,
             dev_file: Some(shared("fixtures/data/squad/dev-v1.1.json")?),
+            records: Vec::new(),
             features: FeatureOptions {
                 max_seq_length: 96,
                 doc_stride: 32,
