@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use frazil::bert::Head;
@@ -14,6 +15,7 @@ use frazil::source::open_weights;
 use frazil::tensor::TensorStore;
 use frazil::tensor::testing::shared;
 use frazil::tf::checkpoint_state::CheckpointState;
+use frazil::train::comm::Solo;
 use frazil::train::mllog::{self, Division};
 
 const LENGTH: usize = 48;
@@ -248,7 +250,7 @@ fn packs_are_evaluated_as_their_sequences() {
             threads: Some(1),
         };
         let path = demo("bert_model.ckpt");
-        evaluate::checkpoint(Path::new(&path), options).unwrap().scores
+        evaluate::checkpoint(Path::new(&path), options, Arc::new(Solo)).unwrap().scores
     };
     let (packed, alone) = (scores("packed/strategy*"), scores("examples.tfrecord"));
     assert_eq!(packed.sequences, alone.sequences);
