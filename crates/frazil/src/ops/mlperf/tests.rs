@@ -1,3 +1,5 @@
+//! Tests of configurations, of what becomes of their keys, and of the runs that they describe.
+
 use frazil_tensor::testing::shared;
 use frazil_train::optim::Method;
 use frazil_train::schedule::Schedule;
