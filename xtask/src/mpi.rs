@@ -274,7 +274,7 @@ impl World {
     fn same_checkpoint(&self, one: &str, two: &str) -> Result<()> {
         let open = |folder: &str| -> Result<_> {
             let prefix = newest(&self.folder.join(folder))?.context("no checkpoint")?;
-            Ok(open_weights(&self.folder.join(prefix), &Default::default())?)
+            Ok(open_weights(self.folder.join(prefix), &Default::default())?)
         };
         let (one, two) = (open(one)?, open(two)?);
         ensure!(one.infos() == two.infos(), "the checkpoints have other tensors");
@@ -326,7 +326,7 @@ impl World {
         ensure!(!status.success(), "the job ended as if nothing had been");
         ensure!(said.contains("rank 1"), "no word about rank 1:\n{said}");
         let prefix = newest(&folder)?.context("no checkpoint is named")?;
-        let state = open_weights(&self.folder.join(&prefix), &Default::default())?;
+        let state = open_weights(self.folder.join(&prefix), &Default::default())?;
         for info in state.infos().to_vec() {
             state.read(&info.name)?;
         }

@@ -650,7 +650,8 @@ fn add_gradients(graph: &mut Graph, options: &Options) -> Result<Layout> {
 /// The sum of the loss's parts, each times a number that is fed.
 fn weighted_loss(graph: &mut Graph) -> Result<Value> {
     let mut sum: Option<Value> = None;
-    for part in graph.outputs[1..].to_vec() {
+    let parts = graph.outputs[1..].to_vec();
+    for part in parts {
         let name = format!("{SHARE}{}", part.name);
         let input = Input { dtype: DType::F32, dims: Some(vec![]) };
         let share = graph.push(Node::new(name.clone(), Op::Input(input), vec![]))?.into();

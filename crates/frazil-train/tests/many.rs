@@ -122,9 +122,6 @@ fn apart(a: &[(String, Tensor)], b: &[(String, Tensor)]) -> f64 {
         let (a, b) = (a.to_f64().unwrap(), b.to_f64().unwrap());
         let largest = b.iter().fold(1e-12f64, |largest, x| largest.max(x.abs()));
         let off = a.iter().zip(&b).fold(0f64, |most, (a, b)| most.max((a - b).abs()));
-        if off / largest > 1e-3 {
-            println!("{name} is {:.1e} apart", off / largest);
-        }
         worst = worst.max(off / largest);
     }
     worst
