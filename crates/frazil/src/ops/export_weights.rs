@@ -17,6 +17,7 @@ use frazil_tensor::safetensors::SafeTensorsWriter;
 use frazil_tensor::{DType, Tensor, TensorInfo, TensorStore, file};
 use serde::Serialize;
 
+use super::make_folder;
 use super::model::{LeftOuts, Model, Request, in_writing_order, other_head};
 use crate::source::{self, Kind};
 use crate::{Error, Result};
@@ -171,7 +172,7 @@ pub fn export_weights(
     }
     refuse_unstorable(&mut rows, format, &mut left)?;
     in_writing_order(&mut rows);
-    make_folder(output)?;
+    make_folder(output.parent().unwrap_or(Path::new("")))?;
     let through = Through { canonical: &canonical, weights: &model.weights };
     let overflowed = write(output, format, options.names, &rows, &through, progress)?;
     model.notes.extend(overflowed);
@@ -457,20 +458,6 @@ fn overflow(row: &Row, made: &Tensor, store: &dyn TensorStore) -> Result<Option<
     let count = after.saturating_sub(before);
     let sentence = format!("{count} values of `{}` are beyond float16's range", row.target.name);
     Ok((count > 0).then_some(sentence))
-}
-
-/// The folder that the output goes to, as the checkpoint writer makes it.
-fn make_folder(output: &Path) -> Result<()> {
-    match output.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => std::fs::create_dir_all(folder)
-            .map_err(|source| frazil_tensor::Error::Io {
-                action: "create",
-                path: folder.to_path_buf(),
-                source,
-            })
-            .map_err(Error::from),
-        _ => Ok(()),
-    }
 }
 
 /// `config.json` for the class, the vocabulary and its tokenizer's files, beside the weights.

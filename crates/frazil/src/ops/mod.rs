@@ -31,3 +31,14 @@ pub mod tokenize;
 pub mod train;
 pub mod verify;
 pub mod verify_weights;
+
+use std::path::Path;
+
+use crate::Result;
+
+/// Makes a folder, and those that it lies in, where they are missing.
+pub(crate) fn make_folder(folder: &Path) -> Result<()> {
+    let failed =
+        |source| frazil_tensor::Error::Io { action: "create", path: folder.to_path_buf(), source };
+    Ok(std::fs::create_dir_all(folder).map_err(failed)?)
+}

@@ -14,7 +14,7 @@ use super::{
     Event, Export, Judge, Model, Prepared, Report, Schedule, Trained, finetune, open_model,
     train_only,
 };
-use crate::ops::run_classifier;
+use crate::ops::{make_folder, run_classifier};
 use crate::{Error, Result};
 
 /// What is learnt, from what.
@@ -131,7 +131,7 @@ fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> 
         note(format!("{} rows could not be used", rows.skipped.len()));
     }
     let features = input.features_of_all(&rows.items)?;
-    super::make_folder(&options.model.output_dir)?;
+    make_folder(&options.model.output_dir)?;
     let records = options.model.output_dir.join("train.tf_record");
     let comm = &*options.schedule.comm;
     super::write_once(comm, || Ok(write_records(&records, &features).map(drop)?))?;

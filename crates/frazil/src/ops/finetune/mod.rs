@@ -204,12 +204,6 @@ fn count_records(records: &[PathBuf], kind: Kind) -> Result<usize> {
     }
 }
 
-pub(crate) fn make_folder(folder: &Path) -> Result<()> {
-    let failed =
-        |source| frazil_tensor::Error::Io { action: "create", path: folder.to_path_buf(), source };
-    Ok(std::fs::create_dir_all(folder).map_err(failed)?)
-}
-
 /// Makes the data ready and trains on them.
 fn train_only(
     prepare: impl FnOnce(&mut dyn FnMut(String)) -> Result<Prepared>,

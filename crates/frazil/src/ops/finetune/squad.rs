@@ -19,6 +19,7 @@ use super::{
     train_only,
 };
 use crate::Result;
+use crate::ops::make_folder;
 use crate::ops::predict::answer::{self, Answerer, Questions};
 use crate::ops::text_model;
 use crate::source::GraphOptions;
@@ -119,7 +120,7 @@ fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> 
     shuffle_for_training(&mut rows.items);
     let cut = FeatureOptions { training: true, ..options.features };
     let features = build_features(&rows.items, &tokenizer, cut)?;
-    super::make_folder(&options.model.output_dir)?;
+    make_folder(&options.model.output_dir)?;
     let records = options.model.output_dir.join("train.tf_record");
     let comm = &*options.schedule.comm;
     super::write_once(comm, || Ok(write_records(&records, &features).map(drop)?))?;

@@ -26,9 +26,8 @@ use frazil_train::run::Go;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::finetune::make_folder;
 use super::pretrain::{self, Judgement, evaluate};
-use super::train;
+use super::{make_folder, train};
 use crate::source::files;
 use crate::{Error, Result};
 
@@ -206,14 +205,13 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
         )
     };
     let index = settings.count("submission_run_index").unwrap_or(1);
-    let results = PathBuf::from(settings.text("results").unwrap_or_default());
     let text = |key: &'static str| Value::from(settings.text(key).unwrap_or_default());
     Ok(Plan {
         options: pretrain::Options { train, evaluation },
         global_batch,
         about_steps: (last / global_batch + 1).min(limit),
         notes: notes(settings),
-        result: results.join("bert").join(format!("result_{index}.txt")),
+        result: result(settings, index),
         logged,
         submission: vec![
             ("submission_org", text("submission_org")),

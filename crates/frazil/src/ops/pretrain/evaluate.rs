@@ -16,7 +16,7 @@ use frazil_tensor::{TensorStore, file};
 use frazil_train::batch::{self, Basis, Form};
 use frazil_train::comm::{Comm, Solo};
 
-use crate::ops::finetune::make_folder;
+use crate::ops::make_folder;
 use crate::ops::run_classifier::float32;
 use crate::source::open_weights;
 use crate::{Error, Result};

@@ -39,6 +39,7 @@ use frazil_tune::choice::fingerprint;
 use frazil_tune::config::Note;
 use frazil_tune::{Config, History, Identity, Recipe, Resume, Settings, Space, Verdict, weights};
 
+use crate::ops::make_folder;
 use crate::ops::text_model::{self, TextGraph};
 use crate::{Error, Result};
 
@@ -291,6 +292,10 @@ pub struct Options {
 pub fn quantize(path: &Path, options: &Options, on_event: OnEvent<'_>) -> Result<Report> {
     let started = Instant::now();
     let task = options.task.ok_or_else(no_task)?;
+    // A search takes its time: that it can be written is found out before.
+    for folder in options.outputs.iter().filter_map(|output| output.path.parent()) {
+        make_folder(folder)?;
+    }
     let config = &options.search.config;
     let mut notes: Vec<String> = config.notes.iter().map(say).collect();
     notes.extend(sizes_note(config));
