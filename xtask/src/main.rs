@@ -2,6 +2,7 @@
 
 mod bench;
 mod codegen;
+mod demo_model;
 mod emulate;
 mod large;
 mod mpi;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
     let result = match words.as_slice() {
         ["bench", rest @ ..] => bench::run(rest),
         ["codegen", rest @ ..] => codegen::run(rest),
+        ["demo-model", rest @ ..] => demo_model::run(rest),
         ["emulate", rest @ ..] => emulate::run(rest),
         ["mpi", rest @ ..] => mpi::run(rest),
         ["peers", rest @ ..] => peers::run(rest),
@@ -60,6 +62,10 @@ const USAGE: &str = "usage: cargo xtask <task>
                       what fine-tuning of BERT-base takes of the memory; recorded in benchmarks/
   codegen [--check]   remake the Rust types from the .proto files, the tokenizer's tables,
                       and docs/reference/ops.md
+  demo-model [--quick] [--resume]
+                      a small model from nothing, below target/: text, pre-training, two
+                      fine-tunings; --quick: a worse one, to see that it can be made;
+                      --resume: go on from the checkpoints of a run that was stopped
   emulate [--force]   kernels and goldens on an emulated CPU, where this one lacks AVX-512 or VNNI
   mpi [--frazil PROGRAM]
                       training by two processes under MPI equals training by one; one that dies is

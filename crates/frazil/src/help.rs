@@ -1,6 +1,8 @@
 //! What `frazil help` shows: the commands by what they are for. Each command's own help has
 //! examples; tests see to it that every command has a group and examples that can be read.
 
+use std::sync::LazyLock;
+
 use clap::{Command, CommandFactory};
 
 use crate::cli::Cli;
@@ -47,9 +49,18 @@ const CLOSING: &str = "Examples:
 `frazil help COMMAND` tells the flags of one, with examples; `frazil demo` shows them all at work.
 Exit codes: 0 done, 1 a check failed, 2 error.";
 
+/// What `--version` says: the version, the commit of a release build, and the instructions that kernels
+/// use on this machine.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    let isa = frazil::kernels::cpu::Isa::chosen().map_or("unknown FRAZIL_ISA", |isa| isa.name());
+    let commit = option_env!("FRAZIL_COMMIT").filter(|commit| !commit.is_empty());
+    let commit = commit.map_or(String::new(), |commit| format!("{commit}, "));
+    format!("{} ({commit}{isa})", env!("CARGO_PKG_VERSION"))
+});
+
 /// The command line with its help.
 pub fn command() -> Command {
-    let command = Cli::command();
+    let command = Cli::command().version(VERSION.as_str());
     let groups = grouped(&command);
     command.help_template(format!(
         "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{groups}Options:\n{{options}}\n\n{CLOSING}"
@@ -117,6 +128,33 @@ mod tests {
         }
         words.extend(word);
         words
+    }
+
+    /// Every command with its flags, as a page.
+    fn reference() -> String {
+        let mut found = Vec::new();
+        all(&command(), &[], &mut found);
+        let mut text = "# Every command and its flags\n\nMade of the program's own help; a test keeps it \
+                        fresh (`SNAPSHOTS=overwrite cargo test --workspace --bin frazil` writes it anew).\n"
+            .to_owned();
+        for (words, command) in found.iter().filter(|(_, command)| !command.has_subcommands()) {
+            let words = format!("frazil {}", words.join(" "));
+            let help = command.clone().bin_name(&words).term_width(100).render_long_help();
+            let help: Vec<String> =
+                help.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
+            text.push_str(&format!(
+                "\n## `{words}`\n\n```text\n{}\n```\n",
+                help.join("\n").trim_end()
+            ));
+        }
+        text
+    }
+
+    #[test]
+    fn the_reference_is_fresh() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/commands.md");
+        let kept = snapbox::Data::read_from(path.as_ref(), None).raw();
+        snapbox::assert_data_eq!(snapbox::Data::text(reference()).raw(), kept);
     }
 
     /// The command lines below `Examples:`.

@@ -6,8 +6,8 @@
 //! keyboard, without the script, and by a program that reads aloud: every chart has a text
 //! alternative and its numbers in a table. The same report gives the same bytes.
 //!
-//! All text is plain: what is given is shown as it is, never taken for markup. What belongs in a
-//! report is the business of the operation that makes it.
+//! All text is plain: what is given is shown as it is, never taken for markup, but for backticks, which
+//! make code. What belongs in a report is the business of the operation that makes it.
 //!
 //! ```
 //! use frazil::page::{Page, Section, Table, chart::{Axis, Bars, Series}};
@@ -38,6 +38,7 @@ use std::path::Path;
 pub use chart::Chart;
 pub use table::{Cell, Table};
 pub use text::escape;
+use text::marked;
 
 const THEME: &str = include_str!("theme.css");
 const STYLE: &str = include_str!("page.css");
@@ -157,7 +158,7 @@ impl Page {
         if self.sections.len() > 2 {
             body.push_str("<nav aria-label=\"Sections\"><ul>\n");
             for (i, section) in self.sections.iter().enumerate() {
-                let title = escape(&section.title);
+                let title = marked(&section.title);
                 let _ = writeln!(body, "<li><a href=\"#s{}\">{title}</a></li>", i + 1);
             }
             body.push_str("</ul></nav>\n");
@@ -166,7 +167,7 @@ impl Page {
         let mut charts = 0;
         for (i, section) in self.sections.iter().enumerate() {
             let _ = writeln!(body, "<section aria-labelledby=\"s{}\">", i + 1);
-            let _ = writeln!(body, "<h2 id=\"s{}\">{}</h2>", i + 1, escape(&section.title));
+            let _ = writeln!(body, "<h2 id=\"s{}\">{}</h2>", i + 1, marked(&section.title));
             section.blocks.iter().for_each(|block| block.render(&mut body, &mut charts));
             body.push_str("</section>\n");
         }
@@ -295,7 +296,7 @@ impl Block {
                 let _ = writeln!(
                     out,
                     "<div class=\"say {class}\"><p><b>{word}</b> {}</p></div>",
-                    escape(text)
+                    marked(text)
                 );
             }
             Self::Chart(chart) => {
@@ -303,7 +304,7 @@ impl Block {
                 chart.render(out, *charts);
             }
             Self::Folded(title, blocks) => {
-                let _ = writeln!(out, "<details><summary>{}</summary>", escape(title));
+                let _ = writeln!(out, "<details><summary>{}</summary>", marked(title));
                 blocks.iter().for_each(|block| block.render(out, charts));
                 out.push_str("</details>\n");
             }
@@ -324,9 +325,9 @@ pub(crate) fn document(title: &str, styles: &[&str], body: &str, script: &str) -
     )
 }
 
-/// An element with text in it, on a line.
+/// An element with text in it, on a line; what stands between backticks is code.
 fn element(out: &mut String, name: &str, class: &str, text: &str) {
-    let text = escape(text);
+    let text = marked(text);
     let _ = match class {
         "" => writeln!(out, "<{name}>{text}</{name}>"),
         class => writeln!(out, "<{name} class=\"{class}\">{text}</{name}>"),

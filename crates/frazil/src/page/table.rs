@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::text::marked;
 use super::{Tone, escape, number};
 
 /// More rows than this scroll in a frame of their own.
@@ -73,7 +74,7 @@ impl Table {
             escape(name)
         );
         if !self.caption.is_empty() {
-            let _ = writeln!(out, "<caption>{}</caption>", escape(&self.caption));
+            let _ = writeln!(out, "<caption>{}</caption>", marked(&self.caption));
         }
         out.push_str("<thead><tr>");
         for (name, right) in &self.columns {

@@ -27,6 +27,30 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     escaped.into()
 }
 
+/// The text as [`escape`] gives it, with what stands between backticks as code. One that has no
+/// partner stays what it is.
+pub(super) fn marked(text: &str) -> String {
+    let mut parts = text.split('`').peekable();
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut inside = false;
+    while let Some(part) = parts.next() {
+        match (inside, parts.peek().is_some()) {
+            (true, true) => {
+                out.push_str("<code>");
+                out.push_str(&escape(part));
+                out.push_str("</code>");
+            }
+            (true, false) => {
+                out.push('`');
+                out.push_str(&escape(part));
+            }
+            (false, _) => out.push_str(&escape(part)),
+        }
+        inside = !inside;
+    }
+    out
+}
+
 /// How wide a text is at most, as a multiple of its font's size: which font a reader's system
 /// takes is not known, so this goes by the widest of the usual ones (DejaVu Sans).
 pub(super) fn width(text: &str) -> f64 {
@@ -74,6 +98,15 @@ mod tests {
         assert_eq!(escape("a < b & \"c\" > 'd'"), "a &lt; b &amp; &quot;c&quot; &gt; &#39;d&#39;");
         assert_eq!(escape("bell\u{7}\ttab\n"), "bell\u{fffd}\ttab\n");
         assert!(matches!(escape("plain, ümläut, 中文"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn backticks_are_code() {
+        assert_eq!(marked("a `b < c` d"), "a <code>b &lt; c</code> d");
+        assert_eq!(marked("`a` and `b`"), "<code>a</code> and <code>b</code>");
+        assert_eq!(marked("a ` b"), "a ` b");
+        assert_eq!(marked("`a` ` <b>"), "<code>a</code> ` &lt;b&gt;");
+        assert_eq!(marked(""), "");
     }
 
     #[test]
