@@ -30,7 +30,7 @@ const STEPS: u64 = 5000;
 /// Steps whose mean loss counts.
 const WINDOW: u64 = 100;
 /// Steps of each run with and without padding.
-const COMPARED: u64 = 12;
+const COMPARED: u64 = 40;
 const GOAL_LOSS: f64 = 6.6;
 const GOAL_MINUTES: f64 = 20.0;
 const GOAL_PADDING: f64 = 0.6;
