@@ -160,7 +160,7 @@ pub(super) fn pack_panel(
         to.copy_from_slice(&sum.to_le_bytes());
     }
     if layout.notes > 0 {
-        // The last of k that do not fill a step are multiplied alone: so are two steps where k is odd.
+        // Whole steps are multiplied two by two then; what does not fill one is multiplied alone.
         let quads = (k / 4).is_multiple_of(2).then_some(Form::Quads);
         let mut forms = quads.into_iter().chain([Form::Pairs]);
         if !forms.any(|form| take_excess(layout, form, panel)) {
