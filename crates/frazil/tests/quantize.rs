@@ -259,6 +259,24 @@ fn a_run_that_was_killed_goes_on() {
 }
 
 #[test]
+fn a_file_for_another_engine_has_ranges_found_beforehand() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (smooth, migration) in [(&[][..], "0.85"), (&["--smooth", "off"], "null")] {
+        let mut command = on_squad(folder);
+        command.args(["--max-drop", "20%", "-o", "int8.onnx", "--workspace", "w"]).args(smooth);
+        let (code, out, err) = run(&mut command);
+        assert_eq!(code, Some(0), "{out}{err}");
+        let recipe = fs::read_to_string(folder.join("w/recipe.yaml")).unwrap();
+        assert!(recipe.contains(&format!("\nmigration: {migration}\n")), "{recipe}");
+        assert!(!recipe.contains("dynamic"), "{recipe}");
+    }
+    let (code, _, err) = run(on_squad(folder).args(["--smooth", "1.5"]));
+    assert_eq!(code, Some(2));
+    assert!(err.contains("a number from 0 to 1"), "{err}");
+}
+
+#[test]
 fn a_recipe_makes_the_same_model_once_more() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -5,8 +5,8 @@
 //! scores are made of these here, in the same way as of frazil's own.
 //!
 //! Roundings to steps go apart in two engines (see `bytes_of.py`), and of this model's answers every
-//! sixteenth is another one then, for better or worse: a score of 500 questions moves by half a point, one
-//! of all by a tenth. So it is asked for by name, and means something with `--full`.
+//! thirtieth is another one then, for better or worse: a score of 500 questions moves by a quarter of a
+//! point, one of all (`--full`) by a tenth. So it is asked for by name.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -25,6 +25,7 @@ use frazil::ops::quantize::{Evaluation, Given, Search, Task as For, tune};
 use frazil::ops::text_model::{Options, TextGraph};
 use frazil::runtime::{Engine, Inputs};
 use frazil::source::{GraphOptions, open_graph};
+use frazil::tune::config::Quantization;
 use frazil_tensor::npy::{Npz, NpzWriter};
 use frazil_tensor::{Tensor, TensorStore};
 
@@ -86,6 +87,7 @@ impl Exam {
             seed: SEED,
         };
         let mut search = Search::default();
+        search.config.quantization = Quantization::beforehand();
         search.config.tuning.performance_only = true;
         Ok(tune(given, &search, &|_| {})?.graph)
     }

@@ -4,13 +4,16 @@ mod live;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use anyhow::{Context, Result};
 use frazil::ops::quantize::command::EvalCommand;
 use frazil::ops::quantize::{
     self, DataOptions, Kinds, MaxDrop, Options, Output, Report, Search, Target, Task, yaml,
 };
-use frazil::tune::config::{Approach, NamePattern, Objective, OpWish, Part, Strategy, Wish};
+use frazil::tune::config::{
+    Approach, NamePattern, Objective, OpWish, Part, Quantization, Strategy, Wish,
+};
 use frazil::tune::{Algorithm, Config, Granularity, Precision, Recipe, Resume, Verdict};
 
 use super::graph_flags::PartFlags;
@@ -154,9 +157,11 @@ struct ByteFlags {
     /// Bits of weights: 8, or 7, which is quicker on CPUs without VNNI [default: what suits this CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=8))]
     weight_bits: Option<u8>,
-    /// Carry outliers of inputs over to the weights (SmoothQuant), from 0 to 1
+    /// How much of the outliers of inputs is carried over to the weights (SmoothQuant): from 0 to 1, or
+    /// off [default: what the configuration says; without one, off, or 0.85 if a file is for another
+    /// engine]
     #[arg(long, value_name = "ALPHA")]
-    smooth: Option<f32>,
+    smooth: Option<Smooth>,
     /// Leave the mean error of the weights in
     #[arg(long)]
     no_bias_correction: bool,
@@ -169,6 +174,22 @@ struct ByteFlags {
     /// Embeddings in bytes, too
     #[arg(long)]
     tables: bool,
+}
+
+/// What `--smooth` says: how much, if anything.
+#[derive(Clone, Copy)]
+struct Smooth(Option<f32>);
+
+impl FromStr for Smooth {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            _ if text == "off" => Ok(Self(None)),
+            Ok(alpha) if (0.0..=1.0).contains(&alpha) => Ok(Self(Some(alpha))),
+            _ => Err("it is a number from 0 to 1, such as 0.5, or `off`".into()),
+        }
+    }
 }
 
 fn named<T: Copy>(names: &[(&str, T)], text: &str) -> Result<T, String> {
@@ -280,20 +301,11 @@ impl Args {
         let ours = |output: &Output| output.target == Target::Compiled;
         if self.tuning.is_none() && !options.outputs.iter().all(ours) {
             // No other engine multiplies bytes whose range each row finds for itself.
-            quantization.approach = Approach::Static;
+            *quantization = Quantization::beforehand();
         }
         set(&mut quantization.approach, bytes.activations);
         quantization.bias_correction &= !bytes.no_bias_correction;
-        if let Some(alpha) = bytes.smooth {
-            if !(0.0..=1.0).contains(&alpha) {
-                return Err(frazil::Error::Usage {
-                    what: format!("`--smooth` is {alpha}"),
-                    hint: "give a number from 0 to 1, such as 0.5".into(),
-                }
-                .into());
-            }
-            quantization.migration = Some(alpha);
-        }
+        set(&mut quantization.migration, bytes.smooth.map(|Smooth(alpha)| alpha));
         let model = &mut quantization.model_wise;
         set(&mut model.weight.granularity, bytes.weights.map(|one| Some(vec![one])));
         set(&mut model.weight.algorithm, bytes.weight_algorithm.map(|one| Some(vec![one])));
