@@ -30,6 +30,17 @@ pub struct Form {
     /// Pieces that the model knows, where there may be others: those become [`UNKNOWN`], and are not
     /// predicted. A masked piece 0 is not predicted either: files of MLPerf fill up with it.
     pub vocabulary: Option<usize>,
+    /// Up to what every sequence is filled, and computed, as the original does it; nothing is if not given.
+    pub padding: Option<Padding>,
+}
+
+/// What every sequence has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Padding {
+    /// Pieces.
+    pub pieces: usize,
+    /// Masked pieces.
+    pub predictions: usize,
 }
 
 /// `[UNK]` of Google's vocabularies.
@@ -62,11 +73,12 @@ impl Form {
 }
 
 /// The inputs of a head's loss ([`crate::loss::attach`]): `[b, s]`, where `b` are the sequences of
-/// the batch and `s` is the length of the longest.
-pub fn inputs(batch: &PackedBatch, head: Head) -> Result<Inputs> {
+/// the batch and `s` is the length of the longest, or that of padding.
+pub fn inputs(batch: &PackedBatch, head: Head, padding: Option<Padding>) -> Result<Inputs> {
     let b = batch.sequences();
     let begins: Vec<usize> = batch.bounds.iter().map(|&row| row as usize).collect();
-    let s = begins.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+    let longest = begins.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+    let s = padding.map_or(0, |padding| padding.pieces).max(longest);
     let rows = |values: &dyn Fn(usize) -> i32| {
         let mut padded = vec![0i32; b * s];
         for (example, pair) in begins.windows(2).enumerate() {
@@ -100,7 +112,7 @@ pub fn inputs(batch: &PackedBatch, head: Head) -> Result<Inputs> {
         }
         Head::Pretraining | Head::Mlm | Head::Nsp => {
             if head != Head::Nsp {
-                masked(&mut inputs, batch, &begins, s)?;
+                masked(&mut inputs, batch, &begins, s, padding)?;
             }
             if head != Head::Mlm {
                 complete(&batch.next_sentence_labels, b, "whether the next text follows")?;
@@ -113,21 +125,39 @@ pub fn inputs(batch: &PackedBatch, head: Head) -> Result<Inputs> {
     Ok(inputs)
 }
 
-/// `[b, p]`, as few as hold all masked pieces. The graph adds up where an example begins and a position
-/// in it, so a position may lie beyond its example's end: pieces are spread evenly over the examples,
-/// and next to none is computed for nothing. What is missing to `b * p` counts for nothing.
-fn masked(inputs: &mut Inputs, batch: &PackedBatch, begins: &[usize], s: usize) -> Result<()> {
+/// `[b, p]`, as few as hold all masked pieces, or those of padding. The graph adds up where an example
+/// begins and a position in it, so a position may lie beyond its example's end: without padding,
+/// pieces are spread evenly over the examples, and next to none is computed for nothing. What is
+/// missing to `b * p` counts for nothing.
+fn masked(
+    inputs: &mut Inputs,
+    batch: &PackedBatch,
+    begins: &[usize],
+    s: usize,
+    padding: Option<Padding>,
+) -> Result<()> {
     let (b, count) = (batch.sequences(), batch.masked.rows.len());
-    let p = count.div_ceil(b.max(1)).max(1);
+    let mut own = vec![0; b];
+    let places = batch.masked.sequences.iter().map(|&sequence| {
+        let own = &mut own[sequence as usize];
+        *own += 1;
+        (sequence as usize, *own - 1)
+    });
+    let places: Vec<(usize, usize)> = places.collect();
+    let p = match padding {
+        Some(padding) => own.iter().fold(padding.predictions, |most, own| most.max(*own)),
+        None => count.div_ceil(b.max(1)),
+    };
+    let p = p.max(1);
     // What counts for nothing points to the first row of its own example.
     let mut positions = vec![0i32; b * p];
     let (mut ids, mut weights) = (vec![0i32; b * p], vec![0f32; b * p]);
-    for at in 0..count {
-        let sequence = batch.masked.sequences[at] as usize;
+    for (at, (sequence, place)) in places.into_iter().enumerate() {
+        let to = if padding.is_some() { sequence * p + place } else { at };
         let row = sequence * s + batch.masked.rows[at] as usize - begins[sequence];
-        positions[at] = row as i32 - (at / p * s) as i32;
-        ids[at] = batch.masked.ids[at];
-        weights[at] = batch.masked.weights[at];
+        positions[to] = row as i32 - (to / p * s) as i32;
+        ids[to] = batch.masked.ids[at];
+        weights[to] = batch.masked.weights[at];
     }
     put(inputs, "masked_lm_positions", &[b, p], positions)?;
     put(inputs, "masked_lm_ids", &[b, p], ids)?;
@@ -176,7 +206,7 @@ mod tests {
         Form::default().apply(&mut known);
         assert_eq!(known, batch());
         let mut cut = batch();
-        Form { vocabulary: Some(500), basis: Basis::Token }.apply(&mut cut);
+        Form { vocabulary: Some(500), ..Form::default() }.apply(&mut cut);
         assert_eq!(cut.input_ids, [2, UNKNOWN, 3, 2, 7, 8, 9, 3]);
         assert_eq!(
             (cut.masked.ids, cut.masked.weights),
@@ -187,25 +217,32 @@ mod tests {
     #[test]
     fn sequences_count_the_same() {
         let mut by_sequence = batch();
-        Form { basis: Basis::Sequence, vocabulary: None }.apply(&mut by_sequence);
+        Form { basis: Basis::Sequence, ..Form::default() }.apply(&mut by_sequence);
         let third = 1.0 / 3.0;
         assert_eq!(by_sequence.masked.weights, [1.0, third, third, third]);
         let mut cut = batch();
-        Form { basis: Basis::Sequence, vocabulary: Some(500) }.apply(&mut cut);
+        Form { basis: Basis::Sequence, vocabulary: Some(500), padding: None }.apply(&mut cut);
         assert_eq!(cut.masked.weights, [1.0, 0.0, 1.0, 0.0]);
     }
 
     /// However masked pieces are spread over the examples, each leads to its own row.
     #[test]
-    fn masked_pieces_are_spread_evenly() {
-        let inputs = inputs(&batch(), Head::Pretraining).unwrap();
-        let values = |name: &str| inputs[name].values::<i32>().unwrap().into_owned();
-        assert_eq!(inputs["masked_lm_positions"].shape().to_vec(), [2, 2]);
-        let ids = values("input_ids");
-        let rows = values("masked_lm_positions");
-        let found: Vec<i32> =
-            rows.iter().enumerate().map(|(at, row)| ids[(at / 2 * 5) + *row as usize]).collect();
-        assert_eq!(found, [900, 7, 8, 9]);
-        assert_eq!(values("masked_lm_ids"), [10, 900, 12, 0]);
+    fn masked_pieces_are_spread_evenly_or_padded() {
+        let padding = Padding { pieces: 7, predictions: 4 };
+        for (padding, s, p) in [(None, 5, 2), (Some(padding), 7, 4)] {
+            let inputs = inputs(&batch(), Head::Pretraining, padding).unwrap();
+            let values = |name: &str| inputs[name].values::<i32>().unwrap().into_owned();
+            assert_eq!(inputs["input_ids"].shape().to_vec(), [2, s]);
+            assert_eq!(inputs["masked_lm_positions"].shape().to_vec(), [2, p]);
+            let (ids, labels) = (values("input_ids"), values("masked_lm_ids"));
+            let weights = inputs["masked_lm_weights"].values::<f32>().unwrap();
+            let found: Vec<(i32, i32)> = values("masked_lm_positions")
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| weights[*at] > 0.0)
+                .map(|(at, row)| (ids[at / p * s + *row as usize], labels[at]))
+                .collect();
+            assert_eq!(found, [(900, 10), (7, 900), (8, 12), (9, 0)]);
+        }
     }
 }

@@ -148,7 +148,7 @@ impl Run<'_> {
             self.form.apply(&mut batch);
             sequences += batch.sequences();
             tokens += batch.rows();
-            batches.push(batch::inputs(&batch, self.head)?);
+            batches.push(batch::inputs(&batch, self.head, self.form.padding)?);
         }
         let batches: Vec<_> = batches.iter().collect();
         let report = self.trainer.step(&batches)?;

@@ -179,7 +179,12 @@ pub const KEYS: &[Key] = &[
     same("keep", Count, "5", "checkpoints that are kept; 0: all (frazil only)"),
     same("threads", Count, "", "threads (frazil only)"),
     same("recompute", Truth, "false", "less memory for more time (frazil only)"),
-    same("packed", Truth, "true", "padding is left out; false: computed (frazil only)"),
+    same(
+        "packed",
+        Truth,
+        "true",
+        "padding of sequences and of their masked pieces is left out; false: computed (frazil only)",
+    ),
     // What is otherwise here.
     mapped("popart_dtype", Text, F32),
     mapped("lamb_m_dtype", Text, F32),

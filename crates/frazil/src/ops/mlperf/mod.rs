@@ -20,7 +20,7 @@ use frazil_bert::config::{Activation, Formulas};
 use frazil_bert::packing::Depth;
 use frazil_bert::samples::{ReaderOptions, Shape};
 use frazil_bert::{BertConfig, Head};
-use frazil_train::batch::{Basis, Form};
+use frazil_train::batch::{Basis, Form, Padding};
 use frazil_train::mllog::{Kind as LineKind, Log};
 use frazil_train::run::Go;
 use serde::Serialize;
@@ -130,7 +130,7 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
                 return Err(wrong(what, "give `persequence` or `pertoken`"));
             }
         };
-        Ok(Form { basis, vocabulary: Some(config.vocab_size) })
+        Ok(Form { basis, vocabulary: Some(config.vocab_size), padding: None })
     };
     let head = if settings.truth("reduce_nsp_overhead") { Head::Mlm } else { Head::Pretraining };
     let inputs = settings.texts("input_files");
@@ -178,13 +178,15 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
     let last = triggers.last().copied().filter(|_| evaluation.is_some()).unwrap_or(most);
     let limit = settings.count("max_steps").unwrap_or(u64::MAX);
     let logged = method.logged(settings, global_batch, accumulation, seed, shape.max_length);
+    let padding = Padding { pieces: shape.max_length, predictions: shape.max_predictions };
+    let padding = (!settings.truth("packed")).then_some(padding);
     let train = train::Options {
         formulas,
         init_checkpoint: settings.text("tf_checkpoint").map(PathBuf::from),
         init_slots: true,
         records,
         reading,
-        form: form("loss_averaging_basis")?,
+        form: Form { padding, ..form("loss_averaging_basis")? },
         accumulate: usize::try_from(accumulation * replicas).unwrap_or(usize::MAX),
         optimizer: method.optimizer.clone(),
         beta1: method.beta1,
@@ -194,7 +196,6 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
         save_every: settings.count("save_every").unwrap_or(0),
         keep: settings.size("keep"),
         seed,
-        packed: settings.truth("packed"),
         recompute: settings.truth("recompute"),
         threads,
         ..train::Options::bert(

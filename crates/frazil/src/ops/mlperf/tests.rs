@@ -48,7 +48,8 @@ fn published_configurations_are_understood() {
         assert_eq!(train.config.intermediate_size, 4096);
         assert_eq!(train.config.attention_probs_dropout_prob, 0.0);
         assert_eq!(train.config.hidden_dropout_prob, 0.1);
-        assert_eq!(train.form, Form { basis: Basis::Sequence, vocabulary: Some(30400) });
+        let form = Form { basis: Basis::Sequence, vocabulary: Some(30400), padding: None };
+        assert_eq!(train.form, form);
         assert_eq!(train.reading.duplication_factor, 3);
         let Method::Lamb(lamb) = train.optimizer.method else { panic!("{name}: not LAMB") };
         assert!(!lamb.adam.bias_correction && lamb.adam.epsilon == 1e-6);

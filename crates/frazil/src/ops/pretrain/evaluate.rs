@@ -166,7 +166,7 @@ impl Evaluator {
             self.options.form.apply(&mut batch);
             means.sequences = batch.sequences() as u64;
             number += size as u64;
-            let mut inputs = batch::inputs(&batch, self.options.head)?;
+            let mut inputs = batch::inputs(&batch, self.options.head, self.options.form.padding)?;
             let labels = inputs.remove("masked_lm_ids");
             let weights = inputs.remove("masked_lm_weights");
             inputs.remove("next_sentence_labels");

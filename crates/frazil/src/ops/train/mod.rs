@@ -83,8 +83,6 @@ pub struct Options {
     pub keep: usize,
     /// Of the order of samples, of dropout, and of new weights.
     pub seed: u64,
-    /// Whether padding is left out; if not, rows of padding are computed like any other.
-    pub packed: bool,
     /// Less memory for more time.
     pub recompute: bool,
     /// Threads; `FRAZIL_THREADS`, or one for each core, if none.
@@ -123,7 +121,6 @@ impl Options {
             save_every: 1000,
             keep: 5,
             seed: 12345,
-            packed: true,
             recompute: false,
             threads: None,
             comm: Arc::new(Solo),
@@ -276,7 +273,7 @@ fn trainer_options(options: &Options) -> trainer::Options {
         beta1: options.beta1,
         loss_scale: options.loss_scale,
         seed: options.seed,
-        packed: options.packed,
+        packed: options.form.padding.is_none(),
         recompute: options.recompute,
         norm_of_rows: true,
         engine: EngineOptions { threads: options.threads, ..EngineOptions::default() },
