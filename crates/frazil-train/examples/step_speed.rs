@@ -129,7 +129,7 @@ fn main() -> Result<(), Any> {
     loss::attach(&mut graph, asked.head, loss::Options::default())?;
     let mut trainer = Trainer::new(graph, asked.options.clone())?;
     let mut numbers = Numbers(1);
-    let parameters = trainer.parameters_mut();
+    let [parameters, _] = trainer.parameters_mut();
     for at in 0..parameters.len() {
         let one = parameters.name(at).ends_with("gamma");
         for value in parameters.values_mut(at) {

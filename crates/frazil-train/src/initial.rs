@@ -1,6 +1,8 @@
 //! Weights to begin with: those of a checkpoint, and for what it lacks, those that the original's
 //! initializers would draw.
 
+use std::collections::HashSet;
+
 use frazil_bert::python::random::{Random, mix};
 use frazil_runtime::Parameters;
 use frazil_tensor::TensorStore;
@@ -20,35 +22,41 @@ pub struct Report {
 
 /// Gives every weight a value: the checkpoint's, or a new one. A weight of another shape is an error,
 /// and so is a checkpoint that has none of the weights.
-pub fn load(
-    parameters: &mut Parameters,
+pub fn load<'p>(
+    parameters: impl IntoIterator<Item = &'p mut Parameters>,
     checkpoint: Option<&dyn TensorStore>,
     deviation: f64,
     seed: u64,
 ) -> Result<Report> {
     let mut report = Report::default();
-    for at in 0..parameters.len() {
-        let name = parameters.name(at).to_owned();
-        match checkpoint.filter(|checkpoint| checkpoint.info(&name).is_some()) {
-            Some(checkpoint) => {
-                let tensor = checkpoint
-                    .tensor(&name)
-                    .map_err(|source| Error::NoState { name: name.clone(), source })?;
-                parameters.set(at, &tensor)?;
-                tensor.release();
-                report.loaded += 1;
-            }
-            None => {
-                fresh(&name, parameters.values_mut(at), deviation, seed);
-                report.fresh.push(name);
+    let mut loaded = Vec::new();
+    for parameters in parameters {
+        for at in 0..parameters.len() {
+            let name = parameters.name(at).to_owned();
+            match checkpoint.filter(|checkpoint| checkpoint.info(&name).is_some()) {
+                Some(checkpoint) => {
+                    let tensor = checkpoint
+                        .tensor(&name)
+                        .map_err(|source| Error::NoState { name: name.clone(), source })?;
+                    parameters.set(at, &tensor)?;
+                    tensor.release();
+                    loaded.push(name);
+                }
+                None => {
+                    fresh(&name, parameters.values_mut(at), deviation, seed);
+                    report.fresh.push(name);
+                }
             }
         }
     }
+    report.loaded = loaded.len();
     let Some(checkpoint) = checkpoint else { return Ok(report) };
-    if report.loaded == 0 {
+    if loaded.is_empty() {
+        let expected = report.fresh.first().cloned().unwrap_or_default();
         let found = checkpoint.infos().iter().map(|info| info.name.clone()).take(3).collect();
-        return Err(Error::OtherModel { expected: parameters.name(0).to_owned(), found });
+        return Err(Error::OtherModel { expected, found });
     }
+    let loaded: HashSet<String> = loaded.into_iter().collect();
     let is_slot = |name: &str| {
         ["/adam_m", "/adam_v", "/lamb_m", "/lamb_v", "/Momentum"]
             .iter()
@@ -57,7 +65,7 @@ pub fn load(
             || name.starts_with("frazil/")
     };
     let names = checkpoint.infos().iter().map(|info| &info.name);
-    let unused = names.filter(|name| parameters.position(name).is_none() && !is_slot(name));
+    let unused = names.filter(|name| !loaded.contains(*name) && !is_slot(name));
     report.unused = unused.cloned().collect();
     Ok(report)
 }

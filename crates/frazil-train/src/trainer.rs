@@ -113,6 +113,8 @@ pub struct Trainer {
     engine: Engine,
     worker: Worker,
     parameters: Parameters,
+    /// Weights that the loss does not need.
+    idle: Parameters,
     optimizer: Optimizer,
     loss_scale: LossScale,
     step: u64,
@@ -154,6 +156,7 @@ impl Trainer {
             engine,
             optimizer,
             parameters,
+            idle: Parameters::default(),
             loss_scale: options.loss_scale,
             step: 0,
             losses,
@@ -175,9 +178,23 @@ impl Trainer {
         &self.parameters
     }
 
-    /// The weights, to be changed: initialised, say.
-    pub fn parameters_mut(&mut self) -> &mut Parameters {
-        &mut self.parameters
+    /// The weights, to be changed: initialised, say. Behind them those that are carried along.
+    pub fn parameters_mut(&mut self) -> [&mut Parameters; 2] {
+        [&mut self.parameters, &mut self.idle]
+    }
+
+    /// Carries along what variables this graph has beyond those that are trained, a pooler under answers to
+    /// questions, say: they are part of the state, as they are.
+    pub fn carry(&mut self, mut graph: Graph) -> Result<()> {
+        let is_idle = |node: &Node| {
+            matches!(node.op, Op::Variable(_)) && self.parameters.position(&node.name).is_none()
+        };
+        let idle = graph.nodes().filter(|(_, node)| is_idle(node));
+        let port = |(id, node): (NodeId, &Node)| Port { name: node.name.clone(), value: id.into() };
+        graph.outputs = idle.map(port).collect();
+        graph.prune();
+        self.idle = Parameters::zeros(&graph)?;
+        Ok(())
     }
 
     /// Steps that were taken.
@@ -393,8 +410,9 @@ impl Trainer {
     /// knows. Each tensor is made when it is asked for, and comes from the rank that has it: every rank
     /// has to ask for all.
     pub fn state(&self) -> impl Iterator<Item = Result<(String, Tensor)>> + '_ {
-        let weights = (0..self.parameters.len())
-            .map(|at| Ok((self.parameters.name(at).to_owned(), self.parameters.to_tensor(at))));
+        let weights = [&self.parameters, &self.idle].into_iter().flat_map(|all| {
+            (0..all.len()).map(|at| Ok((all.name(at).to_owned(), all.to_tensor(at))))
+        });
         let mut ours = self.optimizer.slots();
         let slots = self.slot_names().map(move |(at, slot)| {
             let own = self.shard.as_ref().is_none_or(|shard| shard.is_ours(at));
@@ -470,6 +488,10 @@ impl Trainer {
             }
         };
         let parameters = Parameters::read(self.engine.graph(), state)?;
+        for at in 0..self.idle.len() {
+            let tensor = get(self.idle.name(at))?;
+            self.idle.set(at, &tensor)?;
+        }
         let step = integer(STEP)?;
         // TensorFlow's checkpoints do not say.
         let seed = match state.info(SEED) {

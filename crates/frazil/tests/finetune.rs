@@ -127,6 +127,7 @@ fn squad_is_learnt() {
     let (Some(model), Some(data)) = (model(folder.path()), shared("fixtures/data/squad")) else {
         return;
     };
+    let Some(golden) = shared("fixtures/squad/v1.1/model.ckpt-65.index") else { return };
     let options = squad::Options {
         model,
         train_file: data.join("train-v1.1.json"),
@@ -161,6 +162,18 @@ fn squad_is_learnt() {
     assert!(last < first, "{first} {last}");
     let scores = &report.evaluations.last().unwrap().scores;
     assert!(scores.contains_key("f1") && scores.contains_key("exact_match"));
+    // The checkpoint has what TensorFlow's has: the pooler, too, as it was, and nothing remembered of it.
+    let golden = open_weights(golden, &Default::default()).unwrap();
+    let of_tf = |name: &String| !name.starts_with("frazil/");
+    let found: Vec<(String, Vec<u8>)> = tensors(&report.checkpoint);
+    let names: Vec<&String> = found.iter().map(|(name, _)| name).filter(|n| of_tf(n)).collect();
+    assert_eq!(names, golden.infos().iter().map(|info| &info.name).collect::<Vec<_>>());
+    let before = tensors(options.model.init_checkpoint.as_ref().unwrap());
+    let kernel = |all: &[(String, Vec<u8>)]| {
+        let found = all.iter().find(|(name, _)| name == "bert/pooler/dense/kernel");
+        found.unwrap().1.clone()
+    };
+    assert!(kernel(&found) == kernel(&before));
 }
 
 /// A run that goes on knows what was best before: that checkpoint stays, however few are kept, and what

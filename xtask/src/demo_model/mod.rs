@@ -48,11 +48,11 @@ struct Amount {
 
 const WHOLE: Amount = Amount {
     texts: 40_000,
-    pretraining_steps: 8_000,
+    pretraining_steps: 20_000,
     passages: 25_000,
-    squad_epochs: 3.0,
+    squad_epochs: 5.0,
     pairs: 40_000,
-    classifier_epochs: 4.0,
+    classifier_epochs: 1.0,
 };
 
 /// Enough to see that every step works.
@@ -206,7 +206,7 @@ impl Making {
         )?;
         println!("pre-training on {} instances of {} pieces", made.instances, made.pieces);
         let steps = self.amount.pretraining_steps;
-        let schedule = Bert { rate: 1e-3, steps, warmup: steps / 20 };
+        let schedule = Bert { rate: 2e-3, steps, warmup: steps / 20 };
         let output = self.path("pretrained");
         let options = train::Options {
             records: vec![records],

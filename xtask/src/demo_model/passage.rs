@@ -213,6 +213,10 @@ impl Writer {
             let at = self.dice.below(facts.len() as u64) as usize;
             let fact = &facts[at];
             let (template, slot) = self.one(KINDS[fact.kind].questions);
+            // What nothing but a name leads to is the hardest to learn, and asked more often.
+            if rivals && (slot != Slot::A || !fact.b.is_empty()) && self.chance(0.6) {
+                continue;
+            }
             let answer = fact.slot(slot);
             // Who is asked for is answered by the last sentence that names them.
             let named = match slot {

@@ -32,11 +32,21 @@ pub struct Options {
     pub formulas: Formulas,
     /// Whether there is a pooler. Without it the encoder gives its rows alone.
     pub pooler: bool,
+    /// Whether the pooler is there for heads that do not need it, too, as in the original's graphs: its
+    /// output is the last.
+    pub whole: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { batch: None, seq: None, labels: 2, formulas: Formulas::default(), pooler: true }
+        Self {
+            batch: None,
+            seq: None,
+            labels: 2,
+            formulas: Formulas::default(),
+            pooler: true,
+            whole: false,
+        }
     }
 }
 
@@ -90,6 +100,9 @@ pub fn build(config: &BertConfig, head: Head, options: &Options) -> Result<Graph
             let end = Value { port: 1, ..ends };
             outputs.extend([("start_logits", ends), ("end_logits", end)]);
         }
+    }
+    if options.whole && matches!(head, Head::Squad | Head::Mlm) {
+        outputs.extend(pooler.map(|pooler| ("pooled_output", pooler)));
     }
     let mut graph = model.b.graph;
     let port = |(name, value): (&str, Value)| Port { name: name.to_owned(), value };

@@ -162,6 +162,7 @@ pub struct Trained {
 pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Result<Trained> {
     check(options)?;
     let mut trainer = Trainer::new(graph(options, false)?, trainer_options(options))?;
+    trainer.carry(graph(options, true)?)?;
     let comm = &*options.comm;
     let reading = ReaderOptions {
         repeat: true,
@@ -305,6 +306,7 @@ fn graph(options: &Options, whole: bool) -> Result<frazil_graph::Graph> {
     let of_head = build::Options {
         labels: options.labels,
         formulas: options.formulas,
+        whole,
         ..build::Options::default()
     };
     let mut graph = build(&options.config, options.head, &of_head)?;
