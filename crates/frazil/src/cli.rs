@@ -220,14 +220,13 @@ fn dispatch(command: Command, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 }
 
 /// `error:`, each `caused by:`, and the `hint:` nearest to the cause.
-#[allow(clippy::print_stderr, reason = "this is where errors are printed")]
 pub fn report(error: &anyhow::Error) {
-    eprintln!("error: {error}");
+    say!("error: {error}");
     for cause in error.chain().skip(1) {
-        eprintln!("caused by: {cause}");
+        say!("caused by: {cause}");
     }
     if let Some(hint) = error.chain().find_map(hint) {
-        eprintln!("hint: {hint}");
+        say!("hint: {hint}");
     }
 }
 

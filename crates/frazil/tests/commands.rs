@@ -109,3 +109,22 @@ fn shells_and_man_know_every_command() {
     let page = std::fs::read_to_string(path.join("frazil-bench.1")).unwrap();
     assert!(page.contains("Examples:"), "{page}");
 }
+
+/// Whoever reads the talk may leave: the work is done all the same.
+#[test]
+fn talk_that_nobody_reads_stops_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("text"), "One two.\nThree four.\n\nFive six.\n").unwrap();
+    let vocabulary = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo/vocab.txt");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = Command::new(env!("CARGO_BIN_EXE_frazil"))
+        .args(["create_pretraining_data", "--input_file=text", "--output_file=records"])
+        .arg(format!("--vocab_file={}", vocabulary.display()))
+        .current_dir(folder.path())
+        .stderr(writer)
+        .status()
+        .unwrap();
+    assert!(status.success(), "{status}");
+    assert!(folder.path().join("records").exists());
+}

@@ -344,8 +344,7 @@ impl Live {
         match &self.bar {
             _ if self.quiet => {}
             Some(bar) => bar.println(line),
-            #[allow(clippy::print_stderr, reason = "progress is talk")]
-            None => eprintln!("{line}"),
+            None => say!("{line}"),
         }
     }
 

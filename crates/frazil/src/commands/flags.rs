@@ -64,11 +64,10 @@ impl PageFlag {
     }
 
     /// Writes the page, if it is wanted, and says so.
-    #[allow(clippy::print_stderr, reason = "talk")]
     pub fn write(&self, page: impl FnOnce() -> Page) -> Result<()> {
         if let Some(path) = &self.report {
             page().write(path)?;
-            eprintln!("wrote `{}`", path.display());
+            say!("wrote `{}`", path.display());
         }
         Ok(())
     }

@@ -104,13 +104,12 @@ fn parse<T: std::str::FromStr<Err = frazil::bert::Error>>(text: &str) -> Result<
     text.parse().map_err(|error: frazil::bert::Error| error.to_string())
 }
 
-#[allow(clippy::print_stderr, reason = "talk")]
 pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
     let (json, quiet, svg) = (args.json, args.quiet, args.svg.clone());
     let progress = [("reading", "samples"), ("writing", "packs"), ("checking", "packs")]
         .map(|(what, unit)| Progress::new(what, unit, quiet));
     let report = pack::run(&options(args)?, |event| match event {
-        Event::Note(note) if !quiet => eprintln!("note: {note}"),
+        Event::Note(note) if !quiet => say!("note: {note}"),
         Event::Note(_) => {}
         Event::Reading(done, of) => progress[0].at(done, of),
         Event::Writing(done, of) => progress[1].at(done, of),

@@ -37,7 +37,6 @@ impl Progress {
     }
 
     /// So much is done.
-    #[allow(clippy::print_stderr, reason = "progress is talk")]
     pub fn at(&self, done: u64, total: u64) {
         if self.quiet || self.started.elapsed() < PATIENCE {
             return;
@@ -52,14 +51,13 @@ impl Progress {
             }
             None if self.last.get().elapsed() >= PAUSE => {
                 self.last.set(Instant::now());
-                eprintln!("{}: {done} of {total} {}", self.what, self.unit);
+                say!("{}: {done} of {total} {}", self.what, self.unit);
             }
             None => {}
         }
     }
 
     /// So much is done, of nobody knows how much.
-    #[allow(clippy::print_stderr, reason = "progress is talk")]
     pub fn so_far(&self, done: u64) {
         if self.quiet || self.started.elapsed() < PATIENCE {
             return;
@@ -75,7 +73,7 @@ impl Progress {
             }
             None if self.last.get().elapsed() >= PAUSE => {
                 self.last.set(Instant::now());
-                eprintln!("{}: {done} {}", self.what, self.unit);
+                say!("{}: {done} {}", self.what, self.unit);
             }
             None => {}
         }

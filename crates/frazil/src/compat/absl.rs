@@ -171,7 +171,6 @@ pub enum Asked {
 impl Program {
     /// Reads the words and does what absl does before `main`: prints the help, says what is wrong.
     /// The values, or how the program ends.
-    #[allow(clippy::print_stderr, reason = "absl's words")]
     pub fn start(
         &self,
         words: &[OsString],
@@ -189,13 +188,13 @@ impl Program {
                     let near = near.first().filter(|_| word.starts_with('-'));
                     let near = near.map(|near| format!("; did you mean `--{near}`?"));
                     let near = near.unwrap_or_default();
-                    eprintln!("warning: `{word}` is no flag of {}; it is ignored{near}", self.name);
+                    say!("warning: `{word}` is no flag of {}; it is ignored{near}", self.name);
                 }
                 Ok(values)
             }
             Err(message) => {
-                eprintln!("FATAL Flags parsing error: {message}");
-                eprintln!("Pass --helpshort or --helpfull to see help on flags.");
+                say!("FATAL Flags parsing error: {message}");
+                say!("Pass --helpshort or --helpfull to see help on flags.");
                 Err(Outcome::CheckFailed)
             }
         })

@@ -61,7 +61,6 @@ const PROGRAM: Program = Program {
 };
 
 /// Runs the command.
-#[allow(clippy::print_stderr, reason = "talk")]
 pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let values = match PROGRAM.start(&args.arguments, out)? {
         Ok(values) => values,
@@ -75,7 +74,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         Event::Reading(done, of) => progress[0].at(done, of),
         Event::Making(done, of) => progress[1].at(done, of),
         Event::Writing(done, of) => progress[2].at(done, of),
-        Event::Note(note) => eprintln!("note: {note}"),
+        Event::Note(note) => say!("note: {note}"),
         event if !quiet => log(event),
         _ => {}
     })?;
@@ -136,9 +135,8 @@ fn options(values: &Values) -> Result<Options, Error> {
 }
 
 /// The original's log.
-#[allow(clippy::print_stderr, reason = "the original's log")]
 fn log(event: Event<'_>) {
-    let info = |text: String| eprintln!("INFO:tensorflow:{text}");
+    let info = |text: String| say!("INFO:tensorflow:{text}");
     match event {
         Event::ReadingFrom(files) => {
             info("*** Reading from input files ***".into());

@@ -37,7 +37,6 @@ const PROGRAM: Program = Program {
 };
 
 /// Runs the command.
-#[allow(clippy::print_stderr, reason = "talk")]
 pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let values = match PROGRAM.start(&args.arguments, out)? {
         Ok(values) => values,
@@ -55,7 +54,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let examples = read_examples(path("predict_file")?, ReadOptions::default())?.items;
     let features = build_features(&examples, &tokenizer, FeatureOptions::default())?;
     write_records(&output, &features)?;
-    eprintln!(
+    say!(
         "{} questions in {} windows are in `{}`",
         examples.len(),
         features.len(),

@@ -52,7 +52,6 @@ const PROGRAM: Program = Program {
 };
 
 /// Runs the program. What it has to say goes to stderr, as the original's log does.
-#[allow(clippy::print_stderr, reason = "the original's log")]
 pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
     let values = match PROGRAM.start(&args.arguments, out)? {
         Ok(values) => values,
@@ -69,12 +68,14 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
         extract_features(&model, &input, &output, &options, |done| progress.so_far(done as u64))?;
     progress.finish();
     for note in &report.notes {
-        eprintln!("note: {note}");
+        say!("note: {note}");
     }
     if report.cut > 0 {
-        eprintln!(
+        say!(
             "note: {} of {} lines were cut to {} word pieces",
-            report.cut, report.lines, report.max_seq_length
+            report.cut,
+            report.lines,
+            report.max_seq_length
         );
     }
     Ok(Outcome::Done)

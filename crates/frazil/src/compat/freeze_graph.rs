@@ -55,7 +55,6 @@ const FLAGS: [(&str, Takes, &str); 16] = [
 ];
 
 /// Runs the command. The original's log goes to stderr.
-#[allow(clippy::print_stderr, reason = "the original's log")]
 pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let words: Vec<String> =
         args.arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -65,7 +64,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Done);
     }
     for word in &parsed.unknown {
-        eprintln!("warning: `{word}` is no flag of freeze_graph; it is ignored");
+        say!("warning: `{word}` is no flag of freeze_graph; it is ignored");
     }
     let mut failed = Ok(());
     let result = options(&parsed).and_then(|options| {
@@ -77,17 +76,17 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
                 }
             }
             Event::Restoring(path) => {
-                eprintln!("INFO:tensorflow:Restoring parameters from {}", path.display());
+                say!("INFO:tensorflow:Restoring parameters from {}", path.display());
             }
-            Event::NoVariables => eprintln!(
+            Event::NoVariables => say!(
                 "INFO:tensorflow:The specified SavedModel has no variables; no checkpoints were \
                  restored."
             ),
-            Event::Froze(count) => eprintln!("INFO:tensorflow:Froze {count} variables."),
+            Event::Froze(count) => say!("INFO:tensorflow:Froze {count} variables."),
             Event::Converted(count) => {
-                eprintln!("INFO:tensorflow:Converted {count} variables to const ops.");
+                say!("INFO:tensorflow:Converted {count} variables to const ops.");
             }
-            Event::Note(note) => eprintln!("note: {note}"),
+            Event::Note(note) => say!("note: {note}"),
         })
     });
     failed?;

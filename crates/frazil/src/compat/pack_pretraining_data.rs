@@ -50,7 +50,6 @@ fn create(folder: &Path) -> Result<(), Error> {
 }
 
 /// Runs `record_to_binary`.
-#[allow(clippy::print_stderr, reason = "talk")]
 pub fn to_binary(args: ToBinaryArgs, _: &mut dyn Write) -> anyhow::Result<Outcome> {
     let shape = Shape {
         max_length: args.max_sequence_length,
@@ -83,7 +82,7 @@ pub fn to_binary(args: ToBinaryArgs, _: &mut dyn Write) -> anyhow::Result<Outcom
         progress.at(done, inputs.len() as u64);
     }
     progress.finish();
-    eprintln!(
+    say!(
         "{} sequences are in {} files in `{}`, {} bytes each",
         thousands(count),
         inputs.len(),
@@ -132,7 +131,6 @@ pub struct PackArgs {
 }
 
 /// Runs `pack_pretraining_data`.
-#[allow(clippy::print_stderr, reason = "talk")]
 pub fn pack(args: PackArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let mut inputs = files(&[args.input_glob])?;
     if inputs.len() > args.max_files {
@@ -140,7 +138,7 @@ pub fn pack(args: PackArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         Random::new(args.random_seed).shuffle(&mut inputs);
         inputs.truncate(args.max_files);
         inputs.sort();
-        eprintln!("note: {some} of {all} files are packed; `--max-files` takes more");
+        say!("note: {some} of {all} files are packed; `--max-files` takes more");
     }
     let options = Options {
         source: Source::Files(inputs),
@@ -165,7 +163,7 @@ pub fn pack(args: PackArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let progress = [("reading", "samples"), ("writing", "packs"), ("checking", "packs")]
         .map(|(what, unit)| Progress::new(what, unit, args.quiet));
     let report = pack::run(&options, |event| match event {
-        Event::Note(note) => eprintln!("note: {note}"),
+        Event::Note(note) => say!("note: {note}"),
         Event::Reading(done, of) => progress[0].at(done, of),
         Event::Writing(done, of) => progress[1].at(done, of),
         Event::Checking(done, of) => progress[2].at(done, of),

@@ -185,15 +185,14 @@ fn training(
 }
 
 /// The original's log.
-#[allow(clippy::print_stderr, reason = "the original's log")]
 fn log(event: Event<'_>) {
-    let info = |text: String| eprintln!("INFO:tensorflow:{text}");
+    let info = |text: String| say!("INFO:tensorflow:{text}");
     let list = |numbers: Vec<i32>| numbers.iter().map(i32::to_string).collect::<Vec<_>>().join(" ");
     match event {
-        Event::Note(note) => eprintln!("note: {note}"),
+        Event::Note(note) => say!("note: {note}"),
         Event::Skipped(path, rows) => {
-            eprintln!("{} bad rows of `{}` were skipped:", rows.len(), path.display());
-            rows.iter().take(10).for_each(|row| eprintln!("  {row}"));
+            say!("{} bad rows of `{}` were skipped:", rows.len(), path.display());
+            rows.iter().take(10).for_each(|row| say!("  {row}"));
         }
         Event::Restoring(path) => info(format!("Restoring parameters from {}", path.display())),
         Event::NoTrainedModel(what) => info(format!(

@@ -86,14 +86,13 @@ const ELSEWHERE: [&str; 7] = [
 ];
 
 /// Runs the command. The original's log goes to stderr.
-#[allow(clippy::print_stderr, reason = "the original's log")]
 pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let values = match PROGRAM.start(&args.arguments, out)? {
         Ok(values) => values,
         Err(outcome) => return Ok(outcome),
     };
     for name in ELSEWHERE.into_iter().filter(|name| values.is_given(name)) {
-        eprintln!("warning: `--{name}` has no effect: frazil runs on the CPU");
+        say!("warning: `--{name}` has no effect: frazil runs on the CPU");
     }
     match cli::together(|comm| Ok(work(&values, comm)?)) {
         Ok(()) => Ok(Outcome::Done),
@@ -108,9 +107,8 @@ fn wrong(what: String, hint: &str) -> Error {
     Error::Usage { what, hint: hint.into() }
 }
 
-#[allow(clippy::print_stderr, reason = "the original's log")]
 fn info(text: &str) {
-    eprintln!("INFO:tensorflow:{text}");
+    say!("INFO:tensorflow:{text}");
 }
 
 fn work(values: &Values, comm: &Arc<dyn Comm>) -> Result<()> {

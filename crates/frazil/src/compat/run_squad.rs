@@ -91,14 +91,13 @@ const ELSEWHERE: [&str; 6] =
     ["use_tpu", "tpu_name", "tpu_zone", "gcp_project", "master", "num_tpu_cores"];
 
 /// Runs the command. The original's log goes to stderr.
-#[allow(clippy::print_stderr, reason = "the original's log")]
 pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let values = match PROGRAM.start(&args.arguments, out)? {
         Ok(values) => values,
         Err(outcome) => return Ok(outcome),
     };
     for name in ELSEWHERE.into_iter().filter(|name| values.is_given(name)) {
-        eprintln!("warning: `--{name}` has no effect: frazil runs on the CPU");
+        say!("warning: `--{name}` has no effect: frazil runs on the CPU");
     }
     let verbose = values.truth("verbose_logging");
     let batch = values.integer("predict_batch_size");
@@ -125,7 +124,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     match done {
         Ok(report) => {
             if let Some(report) = report.filter(|report| report.skipped.count > 0) {
-                eprintln!("{} questions could not be used", report.skipped.count);
+                say!("{} questions could not be used", report.skipped.count);
             }
             Ok(Outcome::Done)
         }
@@ -228,13 +227,12 @@ fn training(
 }
 
 /// What the original logs.
-#[allow(clippy::print_stderr, reason = "the original's log")]
 fn log(event: &Event, verbose: bool, batch: i64) {
-    let info = |text: &str| eprintln!("INFO:tensorflow:{text}");
+    let info = |text: &str| say!("INFO:tensorflow:{text}");
     match event {
         Event::Restoring(path) => info(&format!("Restoring parameters from {}", path.display())),
-        Event::Note(note) => eprintln!("note: {note}"),
-        Event::Skipped(row) => eprintln!("WARNING:tensorflow:{row}"),
+        Event::Note(note) => say!("note: {note}"),
+        Event::Skipped(row) => say!("WARNING:tensorflow:{row}"),
         Event::Window(window, tokens) => log_window(window, tokens, &info),
         Event::Running { examples, features } => {
             info("***** Running predictions *****");

@@ -53,18 +53,16 @@ pub fn export_batch(values: &Values) -> Result<Option<usize>, Error> {
 }
 
 /// Says what was exported, as Estimator does: under the name that the folder has while it is written.
-#[allow(clippy::print_stderr, reason = "the original's log")]
 pub fn exported((checkpoint, written): &(PathBuf, PathBuf)) {
-    eprintln!("INFO:tensorflow:Restoring parameters from {}", checkpoint.display());
+    say!("INFO:tensorflow:Restoring parameters from {}", checkpoint.display());
     let second = written.file_name().unwrap_or_default().to_string_lossy();
     let folder = written.with_file_name(format!("temp-{second}"));
-    eprintln!("INFO:tensorflow:SavedModel written to: {}/saved_model.pb", folder.display());
+    say!("INFO:tensorflow:SavedModel written to: {}/saved_model.pb", folder.display());
 }
 
 /// Says what happens, in Estimator's words.
-#[allow(clippy::print_stderr, reason = "the original's log")]
 pub fn show(event: Event<'_>) -> Result<Go> {
-    let info = |text: String| eprintln!("INFO:tensorflow:{text}");
+    let info = |text: String| say!("INFO:tensorflow:{text}");
     match event {
         Event::Running { examples, samples, batch, steps } => {
             info("***** Running training *****".into());
@@ -75,7 +73,7 @@ pub fn show(event: Event<'_>) -> Result<Go> {
             info(format!("  Batch size = {batch}"));
             info(format!("  Num steps = {steps}"));
         }
-        Event::Note(note) => eprintln!("note: {note}"),
+        Event::Note(note) => say!("note: {note}"),
         Event::Evaluated(..) => {}
         Event::Train(event) => show_training(&event),
     }
@@ -83,9 +81,8 @@ pub fn show(event: Event<'_>) -> Result<Go> {
 }
 
 /// The same of what happens in any training.
-#[allow(clippy::print_stderr, reason = "the original's log")]
 pub fn show_training(event: &train::Event<'_>) {
-    let info = |text: String| eprintln!("INFO:tensorflow:{text}");
+    let info = |text: String| say!("INFO:tensorflow:{text}");
     match event {
         train::Event::Initialized(report) => {
             report.fresh.iter().for_each(|name| info(format!("  name = {name}, *NEW*")));

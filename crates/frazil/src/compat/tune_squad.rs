@@ -140,7 +140,6 @@ fn tune(
     Ok(if report.verdict == Verdict::Missed { Outcome::CheckFailed } else { Outcome::Done })
 }
 
-#[allow(clippy::print_stderr, reason = "talk")]
 fn measure(
     model: &std::path::Path,
     mode: Mode,
@@ -181,7 +180,7 @@ fn measure(
         },
     )?;
     for note in &report.notes {
-        eprintln!("note: {note}");
+        say!("note: {note}");
     }
     let name = match mode {
         Mode::Accuracy => "accuracy",

@@ -149,19 +149,18 @@ impl RowProgress {
 }
 
 /// What is said at the end, apart from the data.
-#[allow(clippy::print_stderr, reason = "talk")]
 pub fn say(quiet: bool, notes: &[String], skipped: &Skipped, summary: &str) {
     // Rows that are left out are never left out silently.
     if skipped.count > 0 {
-        eprintln!("{} bad rows were skipped:", skipped.count);
-        skipped.first.iter().for_each(|row| eprintln!("  {row}"));
+        say!("{} bad rows were skipped:", skipped.count);
+        skipped.first.iter().for_each(|row| say!("  {row}"));
         if skipped.count > skipped.first.len() {
-            eprintln!("  and {} more", skipped.count - skipped.first.len());
+            say!("  and {} more", skipped.count - skipped.first.len());
         }
     }
     if quiet {
         return;
     }
-    notes.iter().for_each(|note| eprintln!("note: {note}"));
-    eprintln!("{summary}");
+    notes.iter().for_each(|note| say!("note: {note}"));
+    say!("{summary}");
 }

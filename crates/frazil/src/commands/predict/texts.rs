@@ -36,18 +36,16 @@ impl Flags {
     }
 
     /// Says what was decided, on stderr: stdout is for results.
-    #[allow(clippy::print_stderr, reason = "notes are talk")]
     pub fn notes(&self, notes: &[String]) {
         if !self.model.quiet() {
-            notes.iter().for_each(|note| eprintln!("note: {note}"));
+            notes.iter().for_each(|note| say!("note: {note}"));
         }
     }
 
     /// Says how many rows were left out, which is never done silently.
-    #[allow(clippy::print_stderr, reason = "a warning is talk")]
     pub fn skipped(&self, count: usize) {
         if count > 0 {
-            eprintln!("warning: {count} bad rows were skipped");
+            say!("warning: {count} bad rows were skipped");
         }
     }
 }

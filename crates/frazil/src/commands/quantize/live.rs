@@ -59,11 +59,10 @@ impl Live {
         }
     }
 
-    #[allow(clippy::print_stderr, reason = "progress is talk")]
     fn line(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.println(text),
-            None if !self.quiet => eprintln!("{text}"),
+            None if !self.quiet => say!("{text}"),
             None => {}
         }
     }

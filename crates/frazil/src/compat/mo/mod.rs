@@ -120,10 +120,9 @@ fn unread_iterator(plan: &Plan, error: &frazil::Error) -> Option<String> {
     ))
 }
 
-#[allow(clippy::print_stderr, reason = "talk goes to stderr")]
 fn say(what: &str, lines: &[String]) {
     for line in lines {
-        eprintln!("{what}: {line}");
+        say!("{what}: {line}");
     }
 }
 

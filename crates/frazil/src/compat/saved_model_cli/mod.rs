@@ -108,7 +108,6 @@ fn refused(command: &str) -> Error {
     }
 }
 
-#[allow(clippy::print_stderr, reason = "an option without effect is reported")]
 fn show(args: &ShowArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let model = SavedModelDir::open(&args.dir)?;
     let idle = match (args.all, &args.tag_set, &args.signature_def) {
@@ -118,7 +117,7 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         _ => None,
     };
     if let Some(idle) = idle {
-        eprintln!("warning: {idle}");
+        say!("warning: {idle}");
     }
     if args.all {
         return Ok(show_all(&model, out)?);
