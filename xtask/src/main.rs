@@ -7,6 +7,7 @@ mod emulate;
 mod large;
 mod mpi;
 mod peers;
+mod picture;
 mod reference;
 mod sanitize;
 mod schema;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         ["emulate", rest @ ..] => emulate::run(rest),
         ["mpi", rest @ ..] => mpi::run(rest),
         ["peers", rest @ ..] => peers::run(rest),
+        ["picture", rest @ ..] => picture::run(rest),
         ["sanitize", rest @ ..] => sanitize::run(rest),
         ["tidy", rest @ ..] => tidy::run(rest),
         _ => {
@@ -63,8 +65,8 @@ const USAGE: &str = "usage: cargo xtask <task>
   codegen [--check]   remake the Rust types from the .proto files, the tokenizer's tables,
                       and docs/reference/ops.md
   demo-model [--quick] [--resume]
-                      a small model from nothing, below target/: text, pre-training, two
-                      fine-tunings; --quick: a worse one, to see that it can be made;
+                      the embedded model, from nothing: text, pre-training, two fine-tunings;
+                      --quick: a worse one, below target/, to see that it can be made;
                       --resume: go on from the checkpoints of a run that was stopped
   emulate [--force]   kernels and goldens on an emulated CPU, where this one lacks AVX-512 or VNNI
   mpi [--frazil PROGRAM]
@@ -76,6 +78,8 @@ const USAGE: &str = "usage: cargo xtask <task>
                       --full: also pytorch (4 GB) and the seven models that Google published;
                       --model: of --full, only this one of the seven;
                       --clean: what was installed is removed after its last use
+  picture [--frazil PROGRAM]
+                      the picture in the README: the tour's report in Chromium
   sanitize [TEST]...  the kernels' tests, every access to memory checked by AddressSanitizer
   tidy                check what the compiler does not: sizes, headers, layers, words";
 

@@ -23,7 +23,8 @@ fn tokenizer(vocabulary: impl AsRef<Path>, casing: Casing) -> Tokenizer {
 }
 
 fn small() -> Tokenizer {
-    let vocabulary = Path::new(env!("CARGO_MANIFEST_DIR")).join("../frazil/assets/demo/vocab.txt");
+    let vocabulary =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../frazil/tests/fixtures/tf1/vocab.txt");
     tokenizer(vocabulary, Casing::Lower)
 }
 

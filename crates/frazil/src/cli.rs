@@ -147,6 +147,15 @@ pub fn run(
     Ok(outcome)
 }
 
+/// The arguments of `bench` in a line of it (without the program's name).
+pub fn bench(words: Vec<String>) -> anyhow::Result<commands::bench::Args> {
+    let words = std::iter::once("frazil".to_owned()).chain(words);
+    match Cli::from_arg_matches(&help::command().try_get_matches_from(words)?)?.command {
+        Some(Command::Bench(args)) => Ok(args),
+        _ => anyhow::bail!("this is not a line of `bench`"),
+    }
+}
+
 /// `cargo run` alone is the tour; `frazil` alone says what there is.
 fn tour() -> Option<Command> {
     std::env::var_os("CARGO_MANIFEST_DIR")?;

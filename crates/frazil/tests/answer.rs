@@ -36,7 +36,7 @@ struct Small {
 }
 
 fn small() -> Small {
-    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo");
+    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tf1");
     Small {
         config: assets.join("bert_config.json"),
         vocabulary: assets.join("vocab.txt"),

@@ -202,7 +202,7 @@ fn figure<'a>(text: &'a str, start: &str) -> &'a str {
 fn the_performance_section_of_a_tuning_configuration() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let asset = |name: &str| format!("{}/assets/demo/{name}", env!("CARGO_MANIFEST_DIR"));
+    let asset = |name: &str| format!("{}/tests/fixtures/tf1/{name}", env!("CARGO_MANIFEST_DIR"));
     let (model, config, checkpoint) =
         (path("f32.pb"), asset("bert_config.json"), asset("squad/model.ckpt"));
     frazil(&["freeze", &checkpoint, "--config", &config, "--head", "squad", "-o", &model]);

@@ -14,7 +14,7 @@ use frazil::source::GraphOptions;
 use frazil_tensor::testing::shared;
 
 fn assets() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tf1")
 }
 
 const TARGETS: [(Target, &str); 6] = [

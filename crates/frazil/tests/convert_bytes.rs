@@ -23,7 +23,7 @@ const TARGETS: [(Target, &str); 4] = [
 
 /// The demo's encoder in bytes; steps reach to ±6, which is where its numbers are.
 fn quantized(input: Steps) -> OpenedGraph {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo/bert_model.ckpt");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tf1/bert_model.ckpt");
     let options = GraphOptions { head: Some(Head::Encoder), ..Default::default() };
     let mut opened = open_graph(source, &options).unwrap();
     let mut grids = Grids::default();

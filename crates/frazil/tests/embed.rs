@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 const TOLERANCE: f64 = 1e-5;
 
 fn demo() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tf1")
 }
 
 fn golden() -> PathBuf {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn assets() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tf1")
 }
 
 /// A folder with the demo checkpoint, to be damaged.

@@ -13,7 +13,7 @@ use frazil_tensor::testing::shared;
 use serde_json::Value;
 
 fn assets() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tf1")
 }
 
 fn fixture(name: &str) -> PathBuf {

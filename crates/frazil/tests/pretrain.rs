@@ -40,7 +40,7 @@ fn failed(folder: &Path, words: &[&str]) -> String {
 }
 
 fn demo(name: &str) -> String {
-    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo");
+    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tf1");
     assets.join(name).display().to_string()
 }
 

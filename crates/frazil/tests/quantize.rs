@@ -17,7 +17,7 @@ use frazil::tune::Verdict;
 use frazil::tune::config::{Criterion, Strategy};
 use serde_json::Value;
 
-const FOLDER: &str = "assets/demo";
+const FOLDER: &str = "tests/fixtures/tf1";
 
 fn asset(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER).join(name)

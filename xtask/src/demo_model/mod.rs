@@ -1,5 +1,5 @@
-//! `cargo xtask demo-model`: a small model made from nothing, below `target/`: text by a grammar, a
-//! vocabulary, pre-training, and two fine-tunings, all by frazil's own operations.
+//! `cargo xtask demo-model`: the embedded model, made again from nothing: text by a grammar, a vocabulary,
+//! pre-training, and two fine-tunings, all by frazil's own operations.
 //!
 //! The same files come out on every run: seeds and the number of threads are fixed, and so are the
 //! instructions, since other kernels add up in another order. Left out: speed; it takes about a
@@ -27,7 +27,7 @@ const THREADS: usize = 1;
 const SEED: u64 = 12345;
 /// Pieces of the longest sequence.
 const LENGTH: usize = 128;
-/// What it may take, weights and samples of its data.
+/// What the embedded model may take in the repository.
 const MOST_BYTES: u64 = 3_000_000;
 /// What it has to reach on texts that it has not seen.
 const LEAST_F1: f64 = 95.0;
@@ -96,12 +96,16 @@ pub fn run(args: &[&str]) -> Result<()> {
     let (squad, f1) = making.squad(&pretrained)?;
     let (classifier, accuracy) = making.classifier(&squad)?;
     println!("on texts that were not trained on: F1 {f1:.2}, accuracy {accuracy:.4}");
-    ensure!(quick || f1 >= LEAST_F1, "F1 is {f1:.2}, but {LEAST_F1} is wanted");
-    ensure!(
-        quick || accuracy >= LEAST_ACCURACY,
-        "accuracy is {accuracy:.4}, but {LEAST_ACCURACY} is wanted"
-    );
-    let to = making.folder.join("assets");
+    let to = if quick {
+        making.folder.join("assets")
+    } else {
+        ensure!(f1 >= LEAST_F1, "F1 is {f1:.2}, but {LEAST_F1} is wanted");
+        ensure!(
+            accuracy >= LEAST_ACCURACY,
+            "accuracy is {accuracy:.4}, but {LEAST_ACCURACY} is wanted"
+        );
+        crate::root().join("crates/frazil/assets/demo")
+    };
     let config = making.config()?;
     write::checkpoint(&pretrained, &config, Head::Pretraining, &to.join("bert_model.ckpt"))?;
     write::checkpoint(&squad, &config, Head::Squad, &to.join("squad/model.ckpt"))?;
@@ -119,7 +123,7 @@ pub fn run(args: &[&str]) -> Result<()> {
     }
     let bytes = size(&to)?;
     println!("{bytes} bytes in {}", to.display());
-    ensure!(quick || bytes <= MOST_BYTES, "the model may take {MOST_BYTES} bytes");
+    ensure!(quick || bytes <= MOST_BYTES, "the embedded model may take {MOST_BYTES} bytes");
     Ok(())
 }
 

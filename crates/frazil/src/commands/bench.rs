@@ -74,6 +74,14 @@ pub struct Args {
 }
 
 pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
+    let (page, flags) = (args.page.clone(), args.flags.clone());
+    let report = measure(args)?;
+    page.write(|| report.page())?;
+    flags.print(&report, out, print)?;
+    Ok(Outcome::Done)
+}
+
+pub fn measure(args: Args) -> Result<Report> {
     let isa = args.isa.as_deref().map(str::parse).transpose()?;
     let graph = args.graph.options(args.flags.source(), args.cut.spec()?);
     let (instances, threads) = (args.instances, args.threads);
@@ -116,10 +124,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
         variants,
         profile: args.profile,
     };
-    let report = bench(&model, &options)?;
-    args.page.write(|| report.page())?;
-    args.flags.print(&report, out, print)?;
-    Ok(Outcome::Done)
+    Ok(bench(&model, &options)?)
 }
 
 fn variant(name: &str, base: &Variant, graph: &GraphOptions) -> Result<Variant> {
@@ -153,7 +158,7 @@ fn variant(name: &str, base: &Variant, graph: &GraphOptions) -> Result<Variant> 
     Ok(variant)
 }
 
-fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
+pub fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
     let Report { model, sequences, tokens, iterations, .. } = report;
     writeln!(out, "{model}: {sequences} sequences, {tokens} tokens, {iterations} rounds")?;
     for peak in &report.peaks {

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::progress::Progress;
 
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct Flags {
     /// Read files whose checksums are wrong
     #[arg(long)]
@@ -50,7 +50,7 @@ impl Flags {
 }
 
 /// The report as a page beside what is printed.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct PageFlag {
     /// Write the report as a page, too
     #[arg(long, value_name = "FILE.html")]

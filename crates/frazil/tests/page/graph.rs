@@ -120,7 +120,7 @@ fn check(seen: &Value, report: &frazil::ops::graph::Report) {
 
 #[test]
 fn found_folded_and_zoomed() {
-    let path = format!("{}/assets/demo/bert_model.ckpt.meta", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/tests/fixtures/tf1/bert_model.ckpt.meta", env!("CARGO_MANIFEST_DIR"));
     match drive(path.as_ref()) {
         Some((seen, report)) => {
             check(&seen, &report);
@@ -150,7 +150,8 @@ fn a_graph_of_thousands() {
 #[test]
 fn a_hostile_name_stays_text() {
     let source = "</script><script>alert(1)</script><!--&\"'";
-    let path = PathBuf::from(format!("{}/assets/demo/saved_model", env!("CARGO_MANIFEST_DIR")));
+    let path =
+        PathBuf::from(format!("{}/tests/fixtures/tf1/saved_model", env!("CARGO_MANIFEST_DIR")));
     let options = GraphOptions { tags: vec!["serve".into()], ..GraphOptions::default() };
     // A folder may be called anything; what it is called is in the title and in the data.
     let folder = tempfile::tempdir().unwrap();

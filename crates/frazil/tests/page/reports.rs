@@ -11,7 +11,7 @@ use frazil::source::GraphOptions;
 use super::browser::checked;
 
 fn demo(name: &str) -> PathBuf {
-    PathBuf::from(format!("{}/assets/demo/{name}", env!("CARGO_MANIFEST_DIR")))
+    PathBuf::from(format!("{}/tests/fixtures/tf1/{name}", env!("CARGO_MANIFEST_DIR")))
 }
 
 fn look_at(page: &Page, texts: &[&str]) {
@@ -92,6 +92,41 @@ fn measured() {
     let report = bench(&model, &options).unwrap();
     assert_eq!(report.variants[1].speed.instance_median_ms.len(), 2);
     look_at(&report.page(), &["int8 &amp; two: each of the 2 instances", "Time by kind of step"]);
+}
+
+/// One tour leaves a page of its own, one of quantizing and one of training.
+#[test]
+fn the_tour() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_frazil"));
+    let output = command.arg("demo").current_dir(&folder).output().unwrap();
+    let (said, err) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(0), "{said}{err}");
+    let steps = said.matches("$ frazil ").count();
+    assert!(steps >= 13);
+    assert_eq!(said.matches("for your own files:  frazil ").count(), steps);
+    let read =
+        |name: &str| std::fs::read_to_string(folder.path().join("frazil-demo").join(name)).unwrap();
+    for (name, texts) in [
+        (
+            "report.html",
+            &["F1, f32", "Sequences a second", "Places that hold text", "For your own files"][..],
+        ),
+        ("int8.quantize/report.html", &["The goal is met", "Before and after"]),
+        ("finetuned/report.html", &["Learning rate", "Evaluations"]),
+    ] {
+        let html = read(name);
+        for text in texts {
+            assert!(html.contains(text), "`{text}` is not in {name}");
+        }
+        assert!(!html.contains("–</dd>"), "a figure is missing in {name}");
+        checked(&html, |found| assert_eq!(found.problems, "", "{name}"));
+    }
+    // The model is as good as it is said to be: these texts were not trained on.
+    let f1 = said.lines().skip_while(|line| !line.contains("exact match")).nth(1).unwrap();
+    let f1: f64 = f1.split_whitespace().last().unwrap().parse().unwrap();
+    assert!(f1 >= 95.0, "{f1}");
 }
 
 #[test]
