@@ -38,9 +38,11 @@ struct Amount {
     /// Texts to pre-train on, and steps.
     texts: usize,
     pretraining_steps: u64,
-    /// Texts with questions to train on, and how often they are seen.
+    /// Texts with questions to train on, and how often they are seen in each round. The learning rate falls
+    /// to 0 in every round: in the first one the model gets stuck where it knows what is asked for, but
+    /// not of whom, and leaves that only when steps are long again.
     passages: usize,
-    squad_epochs: f64,
+    squad_epochs: [f64; 2],
     /// Pairs of sentences to train on, and how often they are seen.
     pairs: usize,
     classifier_epochs: f64,
@@ -50,7 +52,7 @@ const WHOLE: Amount = Amount {
     texts: 40_000,
     pretraining_steps: 20_000,
     passages: 25_000,
-    squad_epochs: 5.0,
+    squad_epochs: [5.0, 3.0],
     pairs: 40_000,
     classifier_epochs: 1.0,
 };
@@ -60,7 +62,7 @@ const QUICK: Amount = Amount {
     texts: 200,
     pretraining_steps: 20,
     passages: 100,
-    squad_epochs: 1.0,
+    squad_epochs: [1.0, 1.0],
     pairs: 100,
     classifier_epochs: 1.0,
 };
@@ -250,20 +252,24 @@ impl Making {
 
     /// Answers to questions: the last checkpoint, and its F1 on texts that it has not seen.
     fn squad(&self, pretrained: &Path) -> Result<(PathBuf, f64)> {
-        let options = finetune::squad::Options {
-            model: self.model(pretrained, "squad/out"),
-            train_file: self.path("squad/train.json"),
-            dev_file: Some(self.path("squad/judge.json")),
-            features: FeatureOptions { max_seq_length: LENGTH, ..FeatureOptions::default() },
-            predict: PredictOptions::default(),
-            schedule: Self::schedule(self.amount.squad_epochs),
-            records: Vec::new(),
-            on_bad_row: OnBadRow::Stop,
-            early_stop: None,
-        };
-        let mut show = Show::default();
-        let report = finetune::squad::squad(&options, &mut |event| show.finetune(&event))?;
-        last(&report, "f1")
+        let (mut checkpoint, mut f1) = (pretrained.to_path_buf(), 0.0);
+        for (round, epochs) in self.amount.squad_epochs.into_iter().enumerate() {
+            let options = finetune::squad::Options {
+                model: self.model(&checkpoint, &format!("squad/round-{round}")),
+                train_file: self.path("squad/train.json"),
+                dev_file: Some(self.path("squad/judge.json")),
+                features: FeatureOptions { max_seq_length: LENGTH, ..FeatureOptions::default() },
+                predict: PredictOptions::default(),
+                schedule: Self::schedule(epochs),
+                records: Vec::new(),
+                on_bad_row: OnBadRow::Stop,
+                early_stop: None,
+            };
+            let mut show = Show::default();
+            let report = finetune::squad::squad(&options, &mut |event| show.finetune(&event))?;
+            (checkpoint, f1) = last(&report, "f1")?;
+        }
+        Ok((checkpoint, f1))
     }
 
     /// Pairs that say the same, from the model that knows who is meant: the last checkpoint, and its accuracy on pairs that it has not seen.
