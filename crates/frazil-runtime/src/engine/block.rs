@@ -22,10 +22,18 @@ impl Block {
     }
 
     /// At least `len` numbers; what they are is of no concern. `None` if there is no room.
+    ///
+    /// A block that has to grow a second time, since batches differ, gets room for twice as much: that is
+    /// no memory before it is written to. What was in it is not carried over.
     pub fn reserve(&mut self, len: usize) -> Option<()> {
         let lines = len.div_ceil(16);
-        if let Some(more) = lines.checked_sub(self.lines.len()) {
-            self.lines.try_reserve_exact(more).ok()?;
+        if lines > self.lines.capacity() {
+            let twice = 2 * self.lines.capacity();
+            self.lines = Vec::new();
+            let enough = self.lines.try_reserve_exact(lines.max(twice));
+            enough.or_else(|_| self.lines.try_reserve_exact(lines)).ok()?;
+        }
+        if lines > self.lines.len() {
             self.lines.resize(lines, Line([0.0; 16]));
         }
         Some(())
@@ -60,6 +68,10 @@ mod tests {
         block.f32_mut()[3] = 1.0;
         block.reserve(1).unwrap();
         assert_eq!((block.f32().len(), block.f32()[3]), (32, 1.0));
+        block.reserve(33).unwrap();
+        let begin = block.f32().as_ptr();
+        block.reserve(64).unwrap();
+        assert_eq!((block.f32().len(), block.f32().as_ptr()), (64, begin));
         assert!(block.reserve(usize::MAX / 8).is_none());
     }
 }
