@@ -12,6 +12,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use frazil::ops::train::History;
 use frazil::source::open_weights;
 use frazil::tensor::TensorStore;
 use frazil::train::checkpoint::newest;
@@ -38,6 +39,7 @@ pub fn run(args: &[&str]) -> Result<()> {
     let world = World { frazil, folder: folder.canonicalize()? };
     world.prepare()?;
     world.pretraining()?;
+    world.by_mlperfs_rules()?;
     world.finetuning()?;
     world.one_that_fails()?;
     world.one_that_is_killed()?;
@@ -199,6 +201,56 @@ impl World {
             ensure!((a - b).abs() <= 1e-4, "an evaluation gives {a} by one and {b} by two");
         }
         Ok(())
+    }
+
+    /// `frazil pretrain`, with LAMB, an evaluation at its end and a log.
+    fn by_mlperfs_rules(&self) -> Result<()> {
+        let steps = STEPS.to_string();
+        let mut losses = Vec::new();
+        let mut accuracies = Vec::new();
+        for ranks in [1, 2] {
+            let folder = format!("rules{ranks}");
+            let settings = [
+                ("num-layers", "3"),
+                ("hidden-size", "64"),
+                ("attention-heads", "4"),
+                ("vocab-length", "307"),
+                ("sequence-length", "48"),
+                ("mask-tokens", "8"),
+                ("batch-size", "8"),
+                ("optimizer", "LAMB_NO_BIAS"),
+                ("learning-rate", "1e-3"),
+                ("input-files", "text.tfrecord"),
+                ("on-the-spot-validation-files", "text.tfrecord"),
+                ("on-the-spot-validation-triggers", "392"),
+                ("target-accuracy", "0.01"),
+                ("max-steps", &steps),
+                ("checkpoint-dir", &folder),
+                ("results", &folder),
+            ];
+            let flags: Vec<String> =
+                settings.iter().map(|(name, value)| format!("--{name}={value}")).collect();
+            let words: Vec<&str> =
+                ["pretrain"].into_iter().chain(flags.iter().map(String::as_str)).collect();
+            self.done(ranks, &words)?;
+            let folder = self.folder.join(&folder);
+            let history = History::read(&folder)?;
+            let curve: Vec<(f64, f64)> = history.curve("loss").collect();
+            losses.push(curve.last().context("no loss")?.1);
+            let log = fs::read_to_string(folder.join("bert/result_1.txt"))?;
+            let line = log.lines().find(|line| line.contains(r#""key": "eval_accuracy""#));
+            let line =
+                line.and_then(|line| line.strip_prefix(":::MLLOG ")).context("no accuracy")?;
+            let line: Value = serde_json::from_str(line)?;
+            accuracies.push(line["value"].as_f64().context("no number")?);
+        }
+        println!(
+            "by MLPerf's rules: after {STEPS} steps {:.7} by one, {:.7} by two",
+            losses[0], losses[1]
+        );
+        ensure!((losses[0] - losses[1]).abs() <= TOLERANCE, "the losses are apart: {losses:?}");
+        ensure!((accuracies[0] - accuracies[1]).abs() <= 1e-4, "the scores: {accuracies:?}");
+        self.same_checkpoint("rules1", "rules2")
     }
 
     fn finetuning(&self) -> Result<()> {
