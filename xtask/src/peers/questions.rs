@@ -5,8 +5,8 @@
 //! scores are made of these here, in the same way as of frazil's own.
 //!
 //! Roundings to steps go apart in two engines (see `bytes_of.py`), and of this model's answers every
-//! thirtieth is another one then, for better or worse: a score of 500 questions moves by a quarter of a
-//! point, one of all (`--full`) by a tenth. So it is asked for by name.
+//! thirtieth is another one then, for better or worse. A score of 500 questions means less than one of
+//! all (`--full`), so it is asked for by name.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -146,7 +146,7 @@ fn learning(history: &History) -> Section {
         lines: vec![loss],
         ..Lines::default()
     };
-    let mut section = Section::new("Fine-tuning").chart(chart);
+    let section = Section::new("Fine-tuning").chart(chart);
     let mut table =
         Table::new([">step", ">F1", ">exact match"]).caption("On texts that were not trained on");
     for of in &history.evaluations {
@@ -155,6 +155,5 @@ fn learning(history: &History) -> Section {
         let step = Cell::number(of.step as f64, of.step.to_string());
         table.push([step, cell(score("f1")), cell(score("exact_match"))]);
     }
-    section = section.table(table);
-    section
+    section.table(table)
 }

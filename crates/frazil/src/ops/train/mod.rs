@@ -22,7 +22,6 @@ use frazil_convert::tf;
 use frazil_runtime::{EngineOptions, Parameters};
 use frazil_tensor::TensorStore;
 use frazil_tf::checkpoint::{Checkpoint, Options as CheckpointOptions};
-use frazil_tf::proto::MetaGraphDef;
 use frazil_train::batch::Form;
 use frazil_train::checkpoint::{Keeper, newest};
 use frazil_train::comm::{Comm, Solo};
@@ -162,7 +161,8 @@ pub struct Trained {
 pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Result<Trained> {
     check(options)?;
     let mut trainer = Trainer::new(graph(options, false)?, trainer_options(options))?;
-    trainer.carry(graph(options, true)?)?;
+    let whole = graph(options, true)?;
+    trainer.carry(whole.clone())?;
     let comm = &*options.comm;
     let reading = ReaderOptions {
         repeat: true,
@@ -186,7 +186,7 @@ pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) 
         }
         watch(Event::Initialized(&report))?;
     }
-    let meta = meta_graph(options, &trainer)?;
+    let meta = tf::meta_graph(&whole, &trainer.slots())?;
     let mut keeper = Keeper::open(&options.output_dir, options.keep, meta)?;
     let plan = Plan {
         steps: options.steps,
@@ -312,9 +312,4 @@ fn graph(options: &Options, whole: bool) -> Result<frazil_graph::Graph> {
     let mut graph = build(&options.config, options.head, &of_head)?;
     loss::attach(&mut graph, options.head, loss::Options { padding: whole, outputs: whole })?;
     Ok(graph)
-}
-
-/// What goes beside every checkpoint.
-fn meta_graph(options: &Options, trainer: &Trainer) -> Result<MetaGraphDef> {
-    Ok(tf::meta_graph(&graph(options, true)?, &trainer.slots())?)
 }
