@@ -7,9 +7,24 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 /// The name of a size that is not known before a batch arrives.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", from = "String")]
 pub struct Symbol(Arc<str>);
+
+impl From<Symbol> for String {
+    fn from(symbol: Symbol) -> Self {
+        symbol.name().to_owned()
+    }
+}
+
+impl From<String> for Symbol {
+    fn from(name: String) -> Self {
+        Self::new(name)
+    }
+}
 
 impl Symbol {
     /// A symbol of that name.
@@ -57,10 +72,37 @@ pub type Sizes = BTreeMap<Symbol, i64>;
 const MOST_TERMS: usize = 16;
 
 /// An extent, or any integer that shape arithmetic computes: `64`, `batch`, `2*batch*seq + 1`.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "Products", try_from = "Products")]
 pub struct Dim {
     /// Products of symbols (sorted, repeated for powers) with their factors, none of them 0.
     terms: BTreeMap<Vec<Symbol>, i64>,
+}
+
+/// A polynomial as a list: factor and symbols of each product.
+type Products = Vec<(i64, Vec<Symbol>)>;
+
+impl From<Dim> for Products {
+    fn from(dim: Dim) -> Self {
+        dim.terms.into_iter().map(|(symbols, factor)| (factor, symbols)).collect()
+    }
+}
+
+impl TryFrom<Products> for Dim {
+    type Error = &'static str;
+
+    fn try_from(products: Products) -> Result<Self, Self::Error> {
+        let mut sum = Dim::known(0);
+        for (factor, symbols) in products {
+            let symbols = symbols.into_iter().map(Dim::symbol);
+            let product =
+                symbols.into_iter().try_fold(Dim::known(factor), |all, one| all.times(&one));
+            sum = product
+                .and_then(|product| sum.plus(&product))
+                .ok_or("an extent beyond all bounds")?;
+        }
+        Ok(sum)
+    }
 }
 
 impl Dim {

@@ -9,12 +9,13 @@ use std::collections::HashMap;
 use std::fmt;
 
 use frazil_tensor::nearest;
+use serde::{Deserialize, Serialize};
 
 use crate::op::Op;
 use crate::{Error, Result};
 
 /// A node's place in its graph. Removing nodes gives the others new places.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeId(pub u32);
 
 impl NodeId {
@@ -25,7 +26,7 @@ impl NodeId {
 }
 
 /// One output of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Value {
     /// The node.
     pub node: NodeId,
@@ -41,7 +42,7 @@ impl From<NodeId> for Value {
 }
 
 /// One operation under its name.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     /// Unique in its graph.
     pub name: String,
@@ -63,7 +64,7 @@ impl Node {
 }
 
 /// A value that the outside knows by a name: an input or an output of the model.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Port {
     /// The name, `input_ids` or `loss/output` for example.
     pub name: String,
@@ -72,14 +73,37 @@ pub struct Port {
 }
 
 /// A model as operations on named values.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Stored")]
 pub struct Graph {
     nodes: Vec<Node>,
+    #[serde(skip)]
     names: HashMap<String, NodeId>,
     /// What is fed, in the model's order: every input node, once.
     pub inputs: Vec<Port>,
     /// What is wanted, in the model's order.
     pub outputs: Vec<Port>,
+}
+
+/// A graph as it is read back, not checked yet.
+#[derive(Deserialize)]
+struct Stored {
+    nodes: Vec<Node>,
+    inputs: Vec<Port>,
+    outputs: Vec<Port>,
+}
+
+impl TryFrom<Stored> for Graph {
+    type Error = Error;
+
+    fn try_from(stored: Stored) -> Result<Self> {
+        let mut graph = Self { inputs: stored.inputs, outputs: stored.outputs, ..Self::default() };
+        for node in stored.nodes {
+            graph.push(node)?;
+        }
+        graph.check()?;
+        Ok(graph)
+    }
 }
 
 impl Graph {

@@ -13,6 +13,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use frazil_tensor::{DType, Shape, Tensor};
+use serde::{Deserialize, Serialize};
 
 use crate::Dim;
 
@@ -21,7 +22,7 @@ mod training;
 pub use training::{AttentionGrad, Dropout, DroppedAttention, EmbedGrad, Training};
 
 /// What a node computes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Op {
     /// A tensor that the caller feeds. No inputs.
     Input(Input),
@@ -153,7 +154,7 @@ pub enum Op {
 }
 
 /// See [`Op::Input`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Input {
     /// Element type.
     pub dtype: DType,
@@ -162,14 +163,14 @@ pub struct Input {
 }
 
 /// See [`Op::Const`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Const {
     /// The value.
     pub value: Tensor,
 }
 
 /// See [`Op::Variable`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Variable {
     /// Element type.
     pub dtype: DType,
@@ -180,14 +181,14 @@ pub struct Variable {
 }
 
 /// See [`Op::ReadVariable`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReadVariable {
     /// Element type.
     pub dtype: DType,
 }
 
 /// See [`Op::Unary`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names say it all")]
 pub enum Unary {
     Identity,
@@ -217,7 +218,7 @@ pub enum Unary {
 }
 
 /// See [`Op::Binary`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names say it all")]
 pub enum Binary {
     Add,
@@ -239,7 +240,7 @@ pub enum Binary {
 }
 
 /// See [`Op::Compare`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names say it all")]
 pub enum Compare {
     Equal,
@@ -251,14 +252,14 @@ pub enum Compare {
 }
 
 /// See [`Op::Cast`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cast {
     /// The new element type.
     pub to: DType,
 }
 
 /// See [`Op::MatMul`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MatMul {
     /// Whether `a` is `[.., k, m]`.
     pub transpose_a: bool,
@@ -267,7 +268,7 @@ pub struct MatMul {
 }
 
 /// See [`Op::Reduce`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reduce {
     /// What is computed.
     pub kind: ReduceKind,
@@ -276,7 +277,7 @@ pub struct Reduce {
 }
 
 /// See [`Reduce`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names say it all")]
 pub enum ReduceKind {
     Mean,
@@ -291,35 +292,35 @@ pub enum ReduceKind {
 }
 
 /// See [`Op::ArgMax`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArgMax {
     /// `int32` or `int64`.
     pub to: DType,
 }
 
 /// See [`Op::Shape`] and [`Op::Size`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ShapeOp {
     /// `int32` or `int64`.
     pub to: DType,
 }
 
 /// See [`Op::Squeeze`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Squeeze {
     /// Which axes; all of extent 1 if empty.
     pub axes: Vec<i64>,
 }
 
 /// See [`Op::Pack`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pack {
     /// Where the new axis goes.
     pub axis: i64,
 }
 
 /// See [`Op::Unpack`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unpack {
     /// The axis that goes.
     pub axis: i64,
@@ -328,14 +329,14 @@ pub struct Unpack {
 }
 
 /// See [`Op::Split`] and [`Op::SplitV`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Split {
     /// Number of parts.
     pub count: usize,
 }
 
 /// See [`Op::StridedSlice`]. Bit `i` of a mask belongs to entry `i` of begin, end and strides.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StridedSlice {
     /// Where begin is to be ignored.
     pub begin_mask: u32,
@@ -350,35 +351,35 @@ pub struct StridedSlice {
 }
 
 /// See [`Op::Gather`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gather {
     /// Leading axes that table and indices share.
     pub batch_dims: usize,
 }
 
 /// See [`Op::OneHot`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OneHot {
     /// Where the new axis goes; -1: last.
     pub axis: i64,
 }
 
 /// See [`Op::LayerNorm`].
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LayerNorm {
     /// Added to the variance, inside the root.
     pub epsilon: f32,
 }
 
 /// See [`Op::Gelu`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gelu {
     /// Which formula.
     pub form: GeluForm,
 }
 
 /// The two formulas that are called GELU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum GeluForm {
     /// `0.5 x (1 + tanh(sqrt(2/π) (x + 0.044715 x³)))`
     Tanh,
@@ -387,14 +388,14 @@ pub enum GeluForm {
 }
 
 /// See [`Op::Linear`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Linear {
     /// Whether the weight is `[n, k]`.
     pub transpose_w: bool,
 }
 
 /// See [`Op::Attention`].
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attention {
     /// Number of heads.
     pub heads: usize,
@@ -410,21 +411,21 @@ pub struct Attention {
 }
 
 /// See [`Op::PackRows`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackRows {
     /// Whether someone counts on position 0 of every sequence: a mask that hides it is refused.
     pub first: bool,
 }
 
 /// See [`Op::Quantize`] and [`Op::Requantize`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quantize {
     /// `quint8` or `qint8`.
     pub to: DType,
 }
 
 /// The bytes of [`Op::FakeQuantize`], and what they stand for.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Steps {
     /// Unsigned bytes 0 to 255, with one scale and zero for all.
     Tensor {
@@ -450,14 +451,14 @@ pub enum Steps {
 }
 
 /// See [`Op::Scaled`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scaled {
     /// The axis along which scales differ.
     pub axis: i64,
 }
 
 /// See [`Op::Foreign`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Foreign {
     /// The source's name for the operation.
     pub op: String,
@@ -468,7 +469,7 @@ pub struct Foreign {
 }
 
 /// What a source says of a tensor.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Declared {
     /// Element type; `None` for what is no tensor (resources, variants) and for the unknown.
     pub dtype: Option<DType>,
@@ -480,7 +481,7 @@ pub struct Declared {
 pub type Attrs = BTreeMap<String, Attr>;
 
 /// An attribute of a foreign operation, as general as the formats that have them.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Attr {
     /// A byte string.
     Str(Bytes),

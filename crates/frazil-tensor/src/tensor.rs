@@ -5,21 +5,42 @@ use std::fmt;
 
 use bytes::Bytes;
 use half::{bf16, f16};
+use serde::{Deserialize, Serialize};
 
 use crate::{DType, Element, Error, Result, Shape, file};
 
 /// Elements of one type in row-major order, little-endian, in bytes that are shared, not copied.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(try_from = "Stored")]
 pub struct Tensor {
     dtype: DType,
     shape: Shape,
     data: Data,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 enum Data {
     Plain(Bytes),
     Strings(Vec<Bytes>),
+}
+
+/// A tensor as it is read back, not checked yet.
+#[derive(Deserialize)]
+struct Stored {
+    dtype: DType,
+    shape: Shape,
+    data: Data,
+}
+
+impl TryFrom<Stored> for Tensor {
+    type Error = Error;
+
+    fn try_from(stored: Stored) -> Result<Self> {
+        match stored.data {
+            Data::Plain(bytes) => Self::new(stored.dtype, stored.shape, bytes),
+            Data::Strings(values) => Self::from_strings(stored.shape, values),
+        }
+    }
 }
 
 impl Tensor {

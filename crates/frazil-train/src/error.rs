@@ -135,6 +135,12 @@ pub enum Error {
         /// What this one has.
         expected: usize,
     },
+    /// What cannot be told to other ranks: numbers that are none, say.
+    #[error("a rank cannot tell the others what it found")]
+    NotSent {
+        /// Why.
+        source: serde_json::Error,
+    },
     /// A head that is not trained.
     #[error("there is no loss for the head `{head}`")]
     NoLossFor {

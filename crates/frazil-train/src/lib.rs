@@ -32,4 +32,4 @@ pub mod trainer;
 pub use error::{Error, Result};
 pub use grad::gradients;
 pub use recompute::recompute;
-pub use trainer::Trainer;
+pub use trainer::{StepGraph, Trainer};

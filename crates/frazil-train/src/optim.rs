@@ -165,7 +165,8 @@ impl Optimizer {
         let weight = |(name, len): (&str, usize)| Weight {
             name: name.to_owned(),
             plain: !options.exclude.iter().any(|part| name.contains(part.as_str())),
-            slots: vec![vec![0.0; len]; slots],
+            // Each by itself: a copy would write to pages that nobody may ever need.
+            slots: (0..slots).map(|_| vec![0.0; len]).collect(),
         };
         let weights: Vec<Weight> = weights.into_iter().map(weight).collect();
         let longest = weights.iter().map(|weight| weight.slots[0].len()).max().unwrap_or(0);

@@ -16,6 +16,7 @@ use frazil_graph::{Graph, Node, NodeId, Op, Port, Value};
 use frazil_kernels::optim::add_f32;
 use frazil_runtime::{Engine, EngineOptions, Inputs, Outputs, Parameters, StepTime, Worker, raise};
 use frazil_tensor::{DType, Shape, Tensor, TensorInfo, TensorStore};
+use serde::{Deserialize, Serialize};
 
 use crate::comm::{Comm, Solo, all_numbers};
 use crate::dropout::{self, FIRST, KEY, Rates};
@@ -107,6 +108,57 @@ pub struct Report {
     pub changed: bool,
 }
 
+/// What a step computes: a graph that is raised and has its gradients. Making it is most of what planning
+/// takes, and it can be stored: it depends on the graph that it was made of, on whether there are
+/// several ranks, and on what of the options says what is computed (dropout, packing, recomputation,
+/// norms), not on weights, instructions or threads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "StoredStep")]
+pub struct StepGraph {
+    graph: Graph,
+    /// The loss and its parts.
+    losses: Vec<String>,
+    layout: Layout,
+}
+
+/// The same as it is read back, not checked yet.
+#[derive(Deserialize)]
+struct StoredStep {
+    graph: Graph,
+    losses: Vec<String>,
+    layout: Layout,
+}
+
+impl TryFrom<StoredStep> for StepGraph {
+    type Error = &'static str;
+
+    fn try_from(stored: StoredStep) -> std::result::Result<Self, Self::Error> {
+        let StoredStep { graph, losses, layout } = stored;
+        let is_weight = |(_, node): &(NodeId, &Node)| matches!(node.op, Op::Variable(_));
+        let fits = layout.losses == losses.len()
+            && !losses.is_empty()
+            && layout.weights == graph.nodes().filter(is_weight).count()
+            && layout.rows.iter().all(|at| *at < layout.weights)
+            && graph.outputs.len() == layout.losses + layout.weights + layout.rows.len();
+        if fits { Ok(Self { graph, losses, layout }) } else { Err("no graph of a step") }
+    }
+}
+
+impl StepGraph {
+    /// For a graph whose first output is the loss (see [`crate::loss::attach`]), as the original has
+    /// it: raising and packing is done here.
+    pub fn new(mut graph: Graph, options: &Options) -> Result<Self> {
+        raise(&mut graph, options.packed)?;
+        if let Some(rates) = &options.dropout {
+            dropout::insert(&mut graph, rates)?;
+        }
+        let losses: Vec<String> = graph.outputs.iter().map(|port| port.name.clone()).collect();
+        let layout = add_gradients(&mut graph, options)?;
+        graph.prune();
+        Ok(Self { graph, losses, layout })
+    }
+}
+
 /// A training under way.
 pub struct Trainer {
     options: Options,
@@ -128,16 +180,14 @@ pub struct Trainer {
 }
 
 impl Trainer {
-    /// For a graph whose first output is the loss (see [`crate::loss::attach`]), as the original has
-    /// it: raising and packing is done here. All weights are 0; see [`Trainer::load`].
-    pub fn new(mut graph: Graph, options: Options) -> Result<Self> {
-        raise(&mut graph, options.packed)?;
-        if let Some(rates) = &options.dropout {
-            dropout::insert(&mut graph, rates)?;
-        }
-        let losses: Vec<String> = graph.outputs.iter().map(|port| port.name.clone()).collect();
-        let layout = add_gradients(&mut graph, &options)?;
-        graph.prune();
+    /// For a graph as [`StepGraph::new`] takes it. All weights are 0; see [`Trainer::load`].
+    pub fn new(graph: Graph, options: Options) -> Result<Self> {
+        Self::of(StepGraph::new(graph, &options)?, options)
+    }
+
+    /// The same for what a step computes, which these options, or such that mean the same, have made.
+    pub fn of(step: StepGraph, options: Options) -> Result<Self> {
+        let StepGraph { graph, losses, layout } = step;
         let engine = Engine::for_training(graph, &options.engine)?;
         let parameters = Parameters::zeros(engine.graph())?;
         let worker = engine.worker();
@@ -537,7 +587,7 @@ const FACTOR: &str = "frazil/loss_scale";
 const SINCE: &str = "frazil/loss_scale_steps";
 
 /// Which outputs of the graph are what.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Layout {
     losses: usize,
     weights: usize,

@@ -15,6 +15,7 @@ use frazil::bert::{BertConfig, Head};
 use frazil::ops::finetune::{self, Event, Model, Schedule, classifier, squad};
 use frazil::ops::pretrain::{self, Judgement, evaluate};
 use frazil::ops::train;
+use frazil::ops::{predict::answer::run_squad, run_classifier};
 use frazil::source::open_weights;
 use frazil::tensor::TensorStore;
 use frazil::tensor::testing::shared;
@@ -192,6 +193,84 @@ fn answers_are_evaluated_by_two() {
     }
 }
 
+/// What the original's programs leave behind, by one process and by three: the same bytes.
+fn same_files(one: &Path, many: &Path, names: &[&str]) {
+    for name in names {
+        let [one, many] = [one, many].map(|folder| std::fs::read(folder.join(name)).unwrap());
+        assert!(!one.is_empty() && one == many, "{name}");
+    }
+}
+
+#[test]
+fn run_classifier_evaluates_by_three() {
+    let [one, many] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let options = |folder: &Path, comm: Arc<dyn Comm>| {
+        let Model { bert_config_file, vocab_file, do_lower_case, .. } = model(folder)?;
+        Some(run_classifier::Options {
+            data_dir: shared("fixtures/data/MRPC")?,
+            bert_config_file,
+            task: Task::Mrpc,
+            vocab_file,
+            output_dir: folder.to_path_buf(),
+            init_checkpoint: Some(shared("fixtures/classifier")?.join("model.ckpt-27")),
+            do_lower_case,
+            max_seq_length: 64,
+            do_eval: true,
+            do_predict: true,
+            eval_batch_size: 8,
+            predict_batch_size: 8,
+            use_tpu: false,
+            on_bad_row: OnBadRow::Stop,
+            threads: Some(1),
+            comm,
+        })
+    };
+    let Some(alone) = options(one.path(), Arc::new(Solo)) else { return };
+    run_classifier::run_classifier(&alone, &mut |_| ()).unwrap();
+    let heard = each(3, |comm| {
+        let mut heard = 0;
+        let options = options(many.path(), comm).unwrap();
+        run_classifier::run_classifier(&options, &mut |_| heard += 1).unwrap();
+        heard
+    });
+    assert!(heard[0] > 0 && heard[1..] == [0, 0], "{heard:?}");
+    let names = ["eval_results.txt", "test_results.tsv", "eval.tf_record", "predict.tf_record"];
+    same_files(one.path(), many.path(), &names);
+}
+
+#[test]
+fn run_squad_answers_by_three() {
+    let [one, many] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let options = |folder: &Path, comm: Arc<dyn Comm>| {
+        let Model { bert_config_file, vocab_file, do_lower_case, .. } = model(folder)?;
+        Some(run_squad::Options {
+            bert_config_file,
+            vocab_file,
+            output_dir: folder.to_path_buf(),
+            predict_file: shared("fixtures/data/squad/dev-v1.1.json")?,
+            init_checkpoint: Some(shared("fixtures/squad/v1.1")?.join("model.ckpt-65")),
+            do_lower_case,
+            features: FeatureOptions {
+                max_seq_length: 96,
+                doc_stride: 32,
+                ..FeatureOptions::default()
+            },
+            predict: PredictOptions::default(),
+            predict_batch_size: 8,
+            on_bad_row: OnBadRow::Stop,
+            threads: Some(1),
+            comm,
+        })
+    };
+    let Some(alone) = options(one.path(), Arc::new(Solo)) else { return };
+    run_squad::run_squad(&alone, &mut |_| ()).unwrap();
+    each(3, |comm| {
+        run_squad::run_squad(&options(many.path(), comm).unwrap(), &mut |_| ()).unwrap();
+    });
+    let names = ["predictions.json", "nbest_predictions.json", "eval.tf_record"];
+    same_files(one.path(), many.path(), &names);
+}
+
 /// Masked pieces and next sentences, packed, with evaluations on the way.
 #[test]
 fn pre_training_by_two() {
@@ -219,6 +298,7 @@ fn pre_training_by_two() {
             form: Default::default(),
             batches: Some(7),
             threads: Some(1),
+            plans: None,
         };
         let mut train = train::Options::bert(Head::Pretraining, config, rate, folder.to_owned());
         train.init_checkpoint = Some(shared("fixtures/pretrain")?.join("model.ckpt-40"));

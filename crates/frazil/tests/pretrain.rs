@@ -248,6 +248,7 @@ fn packs_are_evaluated_as_their_sequences() {
             form: Default::default(),
             batches: None,
             threads: Some(1),
+            plans: None,
         };
         let path = demo("bert_model.ckpt");
         evaluate::checkpoint(Path::new(&path), options, Arc::new(Solo)).unwrap().scores
@@ -329,10 +330,9 @@ fn submissions_follow_the_rules() {
         }
         assert!(log.contains("\n\n:::MLLOG"), "a line is clear before each accuracy");
         let said = fs::read_to_string(folder.join(format!("internal_log_{index}"))).unwrap();
-        assert!(
-            said.contains("`engine_cache` (no effect)") && said.contains("step 1: loss"),
-            "{said}"
-        );
+        let planned = if index == 0 { "the plan is stored: " } else { "planned before: " };
+        let planned = format!("{planned}engine_cache/pod16/step-");
+        assert!(said.contains(&planned) && said.contains("step 1: loss"), "{said}");
     }
     assert_ne!(logs[0], logs[1]);
     // Done already.
@@ -347,6 +347,37 @@ fn submissions_follow_the_rules() {
     let lines = mllog::parse(&read(1)).unwrap();
     assert_eq!(lines.iter().filter(|line| line.key == "eval_accuracy").count(), 1);
     assert_eq!(lines.last().unwrap().metadata["status"], "success");
+}
+
+/// A run by a stored plan ends with the same bits as one that made it; a plan that is damaged is made anew.
+#[test]
+fn stored_plans_change_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    config(folder);
+    let run = |to: &str| {
+        let run = ["pretrain", "--config", "configs/mk2/pod16-open.json", "--max-steps", "3"];
+        let output = frazil(folder, &[&run[..], &["--checkpoint-dir", to]].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        let bytes = fs::read(folder.join(to).join("model.ckpt-3.data-00000-of-00001")).unwrap();
+        (said, bytes)
+    };
+    let (said, made) = run("made");
+    assert!(said.contains("the plan is stored: engine_cache/pod16/step-"), "{said}");
+    let plans = || fs::read_dir(folder.join("engine_cache/pod16")).unwrap().map(Result::unwrap);
+    // One of the steps, one of evaluations.
+    assert_eq!(plans().count(), 2);
+    let (said, stored) = run("stored");
+    assert!(said.contains("planned before: engine_cache/pod16/step-"), "{said}");
+    assert!(made == stored);
+    for plan in plans() {
+        let bytes = fs::read(plan.path()).unwrap();
+        fs::write(plan.path(), &bytes[..bytes.len() / 2]).unwrap();
+    }
+    let (said, anew) = run("anew");
+    assert!(said.contains("the plan is stored: engine_cache/pod16/step-"), "{said}");
+    assert!(made == anew && plans().count() == 2);
 }
 
 /// What an optimizer remembers comes with the weights, under whichever name; steps begin at 0.

@@ -7,10 +7,12 @@
 //! carried over by counting. It fails where a character became two or none; then the answer is
 //! the whole words, as the original has it.
 
+use serde::{Deserialize, Serialize};
+
 use crate::tokenizer::{BasicTokenizer, Casing, split_whitespace};
 
 /// Why an answer is the whole words, in the original's words.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum NotFound {
     /// The pieces are not in the words after tokenizing.
     #[error("Unable to find text: '{predicted}' in '{original}'")]

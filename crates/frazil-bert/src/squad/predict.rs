@@ -11,6 +11,8 @@ use rayon::prelude::*;
 
 use super::final_text::{find_text, join_pieces};
 use super::{NotFound, SquadExample, SquadFeatures};
+use serde::{Deserialize, Serialize};
+
 use crate::python::Json;
 use crate::tokenizer::{Casing, Tokenizer};
 use crate::{Error, Result};
@@ -74,7 +76,7 @@ impl Window<'_> {
 }
 
 /// A possible answer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// Its text; empty for no answer.
     pub text: String,
@@ -87,7 +89,7 @@ pub struct Answer {
 }
 
 /// What was found for a question.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Question {
     /// Its id in the data set.
     pub qas_id: String,

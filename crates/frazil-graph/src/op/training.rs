@@ -3,10 +3,12 @@
 //! They are made by `frazil-train` and run here only: no file format has them. In what follows `dx`
 //! is the gradient of the loss for `x`, and `dy` that for an operation's output.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Attention, Gelu, LayerNorm, StridedSlice};
 
 /// See [`super::Op::Training`].
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Training {
     /// Of [`super::Op::LayerNorm`]. Inputs: x, gamma `[h]`, dy. Outputs: dx, and the gradients of
     /// gamma and beta, `[h]` each.
@@ -41,7 +43,7 @@ pub enum Training {
 /// Which elements are dropped follows from the key (`int64 [2]`: seed and step), the site, the place
 /// of the row (`[t]` of any integer type: one number for each row of the operation, the same
 /// wherever the row lies) and the column, and from nothing else.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dropout {
     /// The probability that an element is dropped, in `0..1`.
     pub rate: f32,
@@ -51,7 +53,7 @@ pub struct Dropout {
 
 /// See [`Training::Attention`]. An element is a query, a head and a key: the row is that of the query,
 /// the column the place of the key in its sequence, which are the low 16 bits of its place.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DroppedAttention {
     /// The attention.
     pub attention: Attention,
@@ -60,7 +62,7 @@ pub struct DroppedAttention {
 }
 
 /// See [`Training::AttentionGrad`].
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttentionGrad {
     /// The attention.
     pub attention: Attention,
@@ -69,7 +71,7 @@ pub struct AttentionGrad {
 }
 
 /// See [`Training::EmbedGrad`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmbedGrad {
     /// Rows of the word table.
     pub words: usize,

@@ -13,7 +13,11 @@ mod mpi;
 mod threads;
 
 use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 #[cfg(feature = "mpi")]
 pub use self::mpi::Mpi;
@@ -114,6 +118,27 @@ pub fn all_numbers(comm: &dyn Comm, own: &[f64]) -> Result<Vec<Vec<f64>>> {
         }
     };
     comm.all_gather(&bytes)?.into_iter().map(numbers).collect()
+}
+
+/// The part of a list of that length that a rank takes; with those of the others it is the whole, in order.
+pub fn part(comm: &dyn Comm, len: usize) -> Range<usize> {
+    let bound = |rank: usize| len * rank / comm.size();
+    bound(comm.rank())..bound(comm.rank() + 1)
+}
+
+/// What every rank has, one after the other.
+pub fn gather<T: Serialize + DeserializeOwned>(comm: &dyn Comm, own: Vec<T>) -> Result<Vec<T>> {
+    if comm.size() == 1 {
+        return Ok(own);
+    }
+    let bytes = serde_json::to_vec(&own).map_err(|source| Error::NotSent { source })?;
+    let mut all = Vec::new();
+    for said in comm.all_gather(&bytes)? {
+        let theirs: Vec<T> =
+            serde_json::from_slice(&said).map_err(|source| Error::NotSent { source })?;
+        all.extend(theirs);
+    }
+    Ok(all)
 }
 
 /// What the first rank says, for all.

@@ -373,6 +373,7 @@ impl Live {
     /// What happens in any training.
     pub fn train(&mut self, event: &train::Event<'_>) {
         match event {
+            train::Event::Planned(path, was_there) => self.say(&planned(path, *was_there)),
             train::Event::Initialized(report) if report.loaded == 0 => {
                 self.say(&format!("{} new weights", report.fresh.len()));
             }
@@ -421,4 +422,10 @@ impl Live {
             None => {}
         }
     }
+}
+
+/// Where the plan of a training is.
+pub fn planned(path: &Path, was_there: bool) -> String {
+    let said = if was_there { "planned before" } else { "the plan is stored" };
+    format!("{said}: {}", path.display())
 }

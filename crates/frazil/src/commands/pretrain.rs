@@ -15,7 +15,7 @@ use frazil::ops::train;
 use frazil::train::comm::Comm;
 use frazil::train::run::Go;
 
-use super::finetune::Live;
+use super::finetune::{Live, planned};
 use super::table::thousands;
 use crate::cli::{self, Outcome};
 
@@ -314,6 +314,9 @@ fn line(event: &Event<'_>, every: u64) -> Option<String> {
                     report.loss, report.rate, step.seen, step.seconds
                 )
             })
+        }
+        Event::Pretrain(pretrain::Event::Train(train::Event::Planned(path, was_there))) => {
+            Some(planned(path, *was_there))
         }
         Event::Pretrain(pretrain::Event::Train(train::Event::Saved(path, step))) => {
             Some(format!("step {step}: wrote {}", path.display()))

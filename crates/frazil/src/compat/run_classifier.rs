@@ -96,21 +96,18 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
     cli::together(|comm| work(&values, comm))
 }
 
-/// Training is done by all processes, if there are several, and everything else by the first.
+/// Several processes train and evaluate together; the first one writes.
 fn work(values: &Values, comm: &Arc<dyn Comm>) -> Result<Outcome> {
-    let options = options(values)?;
+    let options = options(values, comm)?;
     let (do_train, export) = (values.truth("do_train"), values.path("export_saved_model"));
     let batch = training_log::export_batch(values)?;
     if do_train {
         classifier::train(&training(values, &options, comm)?, &mut training_log::show)?;
     }
-    if !comm.is_first() {
-        return Ok(Outcome::Done);
-    }
     if options.do_eval || options.do_predict || !(do_train || export.is_some()) {
         run_classifier(&options, &mut log)?;
     }
-    if let Some(dir) = export {
+    if let Some(dir) = export.filter(|_| comm.is_first()) {
         let trained = training(values, &options, comm)?;
         training_log::exported(&classifier::export(&trained, None, &dir, batch)?);
     }
@@ -127,7 +124,7 @@ fn size(values: &Values, name: &str) -> Result<usize, Error> {
 }
 
 /// What the flags mean, checked in the original's order.
-fn options(values: &Values) -> Result<Options, Error> {
+fn options(values: &Values, comm: &Arc<dyn Comm>) -> Result<Options, Error> {
     let lower = values.truth("do_lower_case");
     casing::check(lower, values.text("init_checkpoint"))?;
     let path = |name: &str| values.path(name).unwrap_or_default();
@@ -156,6 +153,7 @@ fn options(values: &Values) -> Result<Options, Error> {
             false => OnBadRow::Stop,
         },
         threads: Some(threads).filter(|threads| *threads > 0),
+        comm: Arc::clone(comm),
     })
 }
 
@@ -238,7 +236,9 @@ mod tests {
     fn read(words: &[&str]) -> Result<Options, Error> {
         let needed = ["--data_dir=d", "--bert_config_file=c", "--vocab_file=v", "--output_dir=o"];
         let words = needed.iter().chain(words).map(|&word| word.into()).collect::<Vec<OsString>>();
-        options(&PROGRAM.start(&words, &mut Vec::new()).unwrap().unwrap())
+        let values = PROGRAM.start(&words, &mut Vec::new()).unwrap().unwrap();
+        let comm: Arc<dyn Comm> = Arc::new(frazil::train::comm::Solo);
+        options(&values, &comm)
     }
 
     #[test]

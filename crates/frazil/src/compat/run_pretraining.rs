@@ -274,6 +274,7 @@ fn evaluate(asked: &Asked, steps: u64, comm: &Arc<dyn Comm>, info: &dyn Fn(&str)
         form: Form::default(),
         batches: Some(steps),
         threads: None,
+        plans: None,
     };
     let scores = evaluate::checkpoint(&checkpoint, options, Arc::clone(comm))?;
     if !comm.is_first() {

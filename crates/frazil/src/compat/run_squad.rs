@@ -101,25 +101,22 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     let verbose = values.truth("verbose_logging");
     let batch = values.integer("predict_batch_size");
-    // Training is done by all processes, if there are several, and everything else by the first.
+    // Several processes train and answer together; the first one writes.
     let done = cli::together(|comm| {
-        let options = options(&values)?;
+        let options = options(&values, comm)?;
         let size = training_log::export_batch(&values)?;
         if values.truth("do_train") {
             squad::train(&training(&values, &options, comm)?, &mut training_log::show)?;
-        }
-        if !comm.is_first() {
-            return Ok(None);
         }
         let report = match values.truth("do_predict") {
             true => Some(run_squad(&options, &mut |event| log(&event, verbose, batch))?),
             false => None,
         };
-        if let Some(dir) = values.path("export_saved_model") {
+        if let Some(dir) = values.path("export_saved_model").filter(|_| comm.is_first()) {
             let trained = training(&values, &options, comm)?;
             training_log::exported(&squad::export(&trained, None, &dir, size)?);
         }
-        Ok(report)
+        Ok(report.filter(|_| comm.is_first()))
     });
     match done {
         Ok(report) => {
@@ -136,7 +133,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 }
 
 /// What the flags mean; what does not go together in the original's words.
-fn options(values: &Values) -> Result<Options, Error> {
+fn options(values: &Values, comm: &Arc<dyn Comm>) -> Result<Options, Error> {
     let wrong = |what: String, hint: &str| Error::Usage { what, hint: hint.into() };
     let path = |name: &str| {
         let missing = || wrong(format!("`--{name}` must not be empty"), "name a file");
@@ -195,6 +192,7 @@ fn options(values: &Values) -> Result<Options, Error> {
             false => OnBadRow::Stop,
         },
         threads: None,
+        comm: Arc::clone(comm),
     })
 }
 

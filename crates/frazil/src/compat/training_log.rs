@@ -93,7 +93,7 @@ pub fn show_training(event: &train::Event<'_>) {
         train::Event::Saved(path, step) => {
             info(format!("Saving checkpoints for {step} into {}.", path.display()));
         }
-        train::Event::Begin(_) => {}
+        train::Event::Planned(..) | train::Event::Begin(_) => {}
         train::Event::Step(step, of, _) => {
             let taken = step.report.step + 1;
             if step.report.step == 0 || taken.is_multiple_of(EVERY) || taken == *of {

@@ -19,6 +19,7 @@ pub mod minmax;
 pub mod mlperf;
 pub(crate) mod model;
 pub mod pack;
+pub mod plan_cache;
 pub mod predict;
 pub mod pretrain;
 pub mod quantize;

@@ -7,6 +7,7 @@
 //! file is written. Training is [`finetune`](super::finetune)'s; left out are TPUs, for which only the padding of the records is kept.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use frazil_bert::features::classifier::{
     ClassifierFeatures, ClassifierInput, Labels, Target, write_records,
@@ -16,7 +17,7 @@ use frazil_bert::glue::{ReadOptions, Split, Task};
 use frazil_bert::rows::{BadRow, OnBadRow};
 use frazil_bert::{BertConfig, python};
 use frazil_tensor::{TensorStore, file};
-use frazil_train::comm::Comm;
+use frazil_train::comm::{Comm, gather, part};
 use serde::Serialize;
 
 use super::predict::classify::{argmax, softmax};
@@ -57,6 +58,8 @@ pub struct Options {
     pub on_bad_row: OnBadRow,
     /// Threads; `FRAZIL_THREADS`, or one for each core, if none.
     pub threads: Option<usize>,
+    /// Who does it together: each has its part of the examples, and the first one speaks and writes.
+    pub comm: Arc<dyn Comm>,
 }
 
 /// What happens on the way, in the original's order.
@@ -155,6 +158,12 @@ struct Set {
 /// Does all that the flags ask for.
 pub fn run_classifier(options: &Options, progress: &mut dyn FnMut(Event<'_>)) -> Result<Report> {
     let labels = checked(options)?;
+    let is_first = options.comm.is_first();
+    let mut progress = |event: Event<'_>| {
+        if is_first {
+            progress(event);
+        }
+    };
     let trained = options.output_dir.join("checkpoint");
     let model_path = match (trained.is_file(), &options.init_checkpoint) {
         (true, _) => trained.clone(),
@@ -199,7 +208,7 @@ pub fn run_classifier(options: &Options, progress: &mut dyn FnMut(Event<'_>)) ->
             Part::Predict => (options.predict_batch_size, "predict.tf_record"),
         };
         let records = options.output_dir.join(name);
-        let total = set.write(&records, batch, options, &model, progress)?;
+        let total = set.write(&records, batch, options, &model, &mut progress)?;
         report.files.push(records);
         progress(Event::Running { what: part, total, actual: set.examples.len(), batch });
         match trained.is_file() {
@@ -209,12 +218,15 @@ pub fn run_classifier(options: &Options, progress: &mut dyn FnMut(Event<'_>)) ->
                 Part::Predict => "predict",
             })),
         }
-        let logits = logits(&model, &set.features)?;
+        let logits = logits(&model, &set.features, &*options.comm)?;
         match part {
             Part::Eval => {
                 let step = if trained.is_file() { global_step(&model)? } else { 0 };
                 let results = evaluate(&set, &logits, batch, step);
-                report.files.push(write_eval(&results, &options.output_dir, progress)?);
+                let path = options.output_dir.join("eval_results.txt");
+                let text = eval_text(&results, &mut progress);
+                write_once(is_first, &path, &text)?;
+                report.files.push(path);
                 report.eval = Some(results);
             }
             Part::Predict => {
@@ -226,7 +238,7 @@ pub fn run_classifier(options: &Options, progress: &mut dyn FnMut(Event<'_>)) ->
                 };
                 let text: String = report.probabilities.iter().map(line).collect();
                 progress(Event::PredictResults);
-                file::write(&path, text.as_bytes())?;
+                write_once(is_first, &path, &text)?;
                 report.files.push(path);
             }
         }
@@ -235,24 +247,12 @@ pub fn run_classifier(options: &Options, progress: &mut dyn FnMut(Event<'_>)) ->
 }
 
 /// The figures of one checkpoint on the dev set, of which each rank computes a part; nothing is written.
-pub(super) fn evaluate_checkpoint(
-    path: &Path,
-    options: &Options,
-    comm: &dyn Comm,
-) -> Result<EvalResults> {
+pub(super) fn evaluate_checkpoint(path: &Path, options: &Options) -> Result<EvalResults> {
     let labels = checked(options)?;
     let model = open(path, &labels, options)?;
     let input = ClassifierInput::new(model.tokenizer().clone(), labels, options.max_seq_length)?;
     let set = Set::read(options, Split::Dev, &input, &model)?;
-    let bound = |rank: usize| set.features.len() * rank / comm.size();
-    let part = &set.features[bound(comm.rank())..bound(comm.rank() + 1)];
-    let own: Vec<u8> =
-        logits(&model, part)?.concat().into_iter().flat_map(f32::to_le_bytes).collect();
-    let all = comm.all_gather(&own)?.concat();
-    let numbers: Vec<f32> =
-        all.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-    let width = numbers.len() / set.features.len();
-    let logits: Vec<Vec<f32>> = numbers.chunks(width.max(1)).map(<[f32]>::to_vec).collect();
+    let logits = logits(&model, &set.features, &*options.comm)?;
     Ok(evaluate(&set, &logits, options.eval_batch_size, global_step(&model)?))
 }
 
@@ -385,7 +385,9 @@ impl Set {
         }
         let padding = ClassifierFeatures::padding(options.max_seq_length);
         let padding = std::iter::repeat_n(&padding, total - actual);
-        write_records(path, self.features.iter().chain(padding))?;
+        if options.comm.is_first() {
+            write_records(path, self.features.iter().chain(padding))?;
+        }
         Ok(total)
     }
 }
@@ -414,14 +416,31 @@ fn global_step(model: &TextModel) -> Result<i64> {
     Ok(step.first().map_or(0, |step| *step as i64))
 }
 
-fn logits(model: &TextModel, features: &[ClassifierFeatures]) -> Result<Vec<Vec<f32>>> {
-    let mut all = Vec::with_capacity(features.len());
-    let items = features.iter().map(|features| Ok(Item::new((), features.features.clone())));
+/// The logits of all examples, of which each rank computes a part.
+fn logits(
+    model: &TextModel,
+    features: &[ClassifierFeatures],
+    comm: &dyn Comm,
+) -> Result<Vec<Vec<f32>>> {
+    let own = &features[part(comm, features.len())];
+    let mut bits = Vec::with_capacity(own.len());
+    let items = own.iter().map(|features| Ok(Item::new((), features.features.clone())));
     model.run(items, |(), said| -> Result<()> {
-        all.extend(said.outputs.into_iter().next().map(|output| output.values));
+        let row = said.outputs.into_iter().next().map(|output| output.values);
+        // As bits: what is no number gets through, too.
+        bits.extend(row.map(|row| row.into_iter().map(f32::to_bits).collect::<Vec<u32>>()));
         Ok(())
     })?;
-    Ok(all)
+    let all = gather(comm, bits)?;
+    Ok(all.into_iter().map(|row| row.into_iter().map(f32::from_bits).collect()).collect())
+}
+
+/// Writes a file, if we are the one who does.
+fn write_once(is_first: bool, path: &Path, text: &str) -> Result<()> {
+    if is_first {
+        file::write(path, text.as_bytes())?;
+    }
+    Ok(())
 }
 
 /// The figures as `tf.metrics` sums them up: in `float32`, batch by batch.
@@ -457,11 +476,8 @@ fn loss(logits: &[f32], label: usize) -> f32 {
     (sum.ln() - f64::from(own)) as f32
 }
 
-fn write_eval(
-    results: &EvalResults,
-    folder: &Path,
-    progress: &mut dyn FnMut(Event<'_>),
-) -> Result<PathBuf> {
+/// `eval_results.txt`.
+fn eval_text(results: &EvalResults, progress: &mut dyn FnMut(Event<'_>)) -> String {
     let lines = [
         ("eval_accuracy", float32(results.eval_accuracy)),
         ("eval_loss", float32(results.eval_loss)),
@@ -473,9 +489,7 @@ fn write_eval(
         progress(Event::Result(key, value));
         text.push_str(&format!("{key} = {value}\n"));
     }
-    let path = folder.join("eval_results.txt");
-    file::write(&path, text.as_bytes())?;
-    Ok(path)
+    text
 }
 
 /// As numpy prints a `float32`: the fewest digits that read back as the same.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use frazil_bert::features::classifier::{ClassifierInput, Labels, write_records};
 use frazil_bert::glue::{ReadOptions, Split, Task};
@@ -156,8 +157,9 @@ fn scores(options: &Options, checkpoint: &Path) -> Result<BTreeMap<String, f64>>
         use_tpu: false,
         on_bad_row: options.on_bad_row,
         threads: options.schedule.threads,
+        comm: Arc::clone(&options.schedule.comm),
     };
-    let results = run_classifier::evaluate_checkpoint(checkpoint, &of, &*options.schedule.comm)?;
+    let results = run_classifier::evaluate_checkpoint(checkpoint, &of)?;
     Ok(BTreeMap::from([
         ("eval_accuracy".to_owned(), f64::from(results.eval_accuracy)),
         ("eval_loss".to_owned(), f64::from(results.eval_loss)),

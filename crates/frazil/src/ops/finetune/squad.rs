@@ -12,6 +12,7 @@ use frazil_bert::squad::{
 };
 use frazil_bert::tokenizer::Casing;
 use frazil_bert::{BertConfig, Head};
+use frazil_train::comm::gather;
 use frazil_train::run::Go;
 
 use super::{
@@ -154,7 +155,7 @@ fn scores(
     };
     let answerer = Answerer::open(checkpoint, how)?;
     let comm = &*options.schedule.comm;
-    let mut own: HashMap<String, String> = HashMap::new();
+    let mut own: Vec<(String, String)> = Vec::new();
     let mut questions = Questions::open(dev_file, None, options.on_bad_row)?;
     let mut share = Vec::new();
     let mut number = 0;
@@ -167,16 +168,11 @@ fn scores(
     if !share.is_empty() {
         let mut share = Questions::list(dev_file.to_path_buf(), share);
         answerer.run(&mut share, |question, _| -> Result<()> {
-            own.insert(question.qas_id, question.prediction);
+            own.push((question.qas_id, question.prediction));
             Ok(())
         })?;
     }
-    let mut predictions: HashMap<String, String> = HashMap::new();
-    for said in comm.all_gather(&serde_json::to_vec(&own).unwrap_or_default())? {
-        let out_of_step = |_| frazil_train::Error::OutOfStep { found: said.len(), expected: 1 };
-        let theirs: HashMap<String, String> = serde_json::from_slice(&said).map_err(out_of_step)?;
-        predictions.extend(theirs);
-    }
+    let predictions: HashMap<String, String> = gather(comm, own)?.into_iter().collect();
     let (exact, f1) = match options.predict.version_2 {
         true => {
             let score = reference.score_v2(&predictions, None, 1.0)?;

@@ -177,6 +177,7 @@ pub const KEYS: &[Key] = &[
     same("max_steps", Count, "", "stop after so many steps (frazil only)"),
     same("save_every", Count, "0", "steps between checkpoints; 0: first and last (frazil only)"),
     same("keep", Count, "5", "checkpoints that are kept; 0: all (frazil only)"),
+    same("engine_cache", Text, "", "a folder where what is computed is planned once for all runs"),
     same("threads", Count, "", "threads (frazil only)"),
     same("recompute", Truth, "false", "less memory for more time (frazil only)"),
     same(
@@ -196,11 +197,6 @@ pub const KEYS: &[Key] = &[
     mapped("no_validation", Truth, "files to evaluate on are used, and without them none are"),
     mapped("split_qkv", Truth, "query, key and value are one product, and stored apart"),
     // What has no meaning here.
-    declined(
-        "engine_cache",
-        Text,
-        "no plan is stored: it is made anew faster than it could be read and checked",
-    ),
     declined("encoder_start_ipu", Count, IPU),
     declined("encoder_start_pipeline_stage", Count, IPU),
     declined("layers_per_ipu", Any, IPU),

@@ -3,10 +3,6 @@
 //! [`Settings`] are the keys of such a file; [`plan`] makes options of [`pretrain`] of
 //! them, and says what became of each key that only an IPU understands. [`run`] trains and evaluates
 //! by MLPerf's rules and writes `result_N.txt`; [`submission`] does so for ten seeds.
-//!
-//! No plan is stored for later runs (`engine_cache`): making one takes a fraction of a second, since
-//! frazil lowers a graph to steps and compiles nothing, and a stored one would have to be checked
-//! against model, options, instructions and version before it could be trusted.
 
 mod keys;
 mod optimizer;
@@ -17,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use frazil_bert::config::{Activation, Formulas};
+use frazil_bert::names::variables::expected;
 use frazil_bert::packing::Depth;
 use frazil_bert::samples::{ReaderOptions, Shape};
 use frazil_bert::{BertConfig, Head};
@@ -50,6 +47,8 @@ pub struct Plan {
     /// What it says before anything happens.
     logged: Vec<(&'static str, Value)>,
     submission: Vec<(&'static str, Value)>,
+    /// The names of all weights.
+    weights: Vec<String>,
     /// Version 1.1 logs a little more, and triggers instead of sequences.
     is_v1_1: bool,
 }
@@ -142,6 +141,7 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
     }
     let records = files(&inputs)?;
     let threads = settings.count("threads").map(|threads| threads as usize);
+    let plans = settings.text("engine_cache").map(PathBuf::from);
     let most = settings.count("max_training_sequences").unwrap_or(0);
     let triggers = match settings.get("on_the_spot_validation_triggers") {
         Some(given) => given.as_array().into_iter().flatten().filter_map(Value::as_u64).collect(),
@@ -167,11 +167,13 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
                 form: form("accuracy_averaging_basis")?,
                 batches: None,
                 threads,
+                plans: plans.clone(),
             },
             triggers: triggers.clone(),
             target,
         }),
     };
+    let weights = expected(&config, head, 0).into_iter().map(|weight| weight.name).collect();
     let method = optimizer::read(settings, global_batch)?;
     let packs = batch as u64 * replicas * accumulation;
     // A pack has one sequence at least; evaluations end the run before that.
@@ -198,6 +200,7 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
         seed,
         recompute: settings.truth("recompute"),
         threads,
+        plans,
         ..train::Options::bert(
             head,
             config,
@@ -221,6 +224,7 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
             ("submission_status", "onprem".into()),
             ("submission_platform", text("submission_platform")),
         ],
+        weights,
         is_v1_1: settings.is_given("accuracy_averaging_basis"),
     })
 }
@@ -345,12 +349,12 @@ pub fn run(plan: &Plan, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Resul
         watch(Event::Note(note))?;
     }
     if plan.is_v1_1 {
-        log.add(
-            LineKind::Point,
-            "WEIGHTS_INITIALIZATION",
-            Value::Null,
-            &[("tensor", "all".into())],
-        );
+        // The first as the submissions have it, the others as the rules want it.
+        let mut weights = |key: &str, of: &str| {
+            log.add(LineKind::Point, key, Value::Null, &[("tensor", of.into())]);
+        };
+        weights("WEIGHTS_INITIALIZATION", "all");
+        plan.weights.iter().for_each(|name| weights("weights_initialization", name));
     }
     plan.logged.iter().for_each(|(key, value)| log.point(key, value.clone()));
     if let Some(folder) = plan.result.parent() {

@@ -61,7 +61,8 @@ fn published_configurations_are_understood() {
         for (key, ..) in settings.elsewhere() {
             assert!(said.contains(&format!("`{key}`")), "{name}: {key}");
         }
-        assert!(said.contains("`engine_cache` (no effect)"), "{said}");
+        let plans = settings.text("engine_cache").map(PathBuf::from);
+        assert!(plans.is_some() && train.plans == plans, "{name}");
     }
 }
 
@@ -90,6 +91,9 @@ fn version_1_1_is_understood() {
         assert_eq!(train.config.vocab_size, 30912);
         assert_eq!(train.optimizer.clip_norm, Some(1.0));
         assert!(plan.is_v1_1);
+        // All that the rules of 1.1 want to be logged, but for the head that is left out.
+        assert_eq!(plan.weights.len(), 5 + 24 * 16 + 5);
+        assert_eq!(plan.weights[0], "bert/embeddings/word_embeddings");
     }
 }
 

@@ -14,9 +14,10 @@ use frazil_bert::{BertConfig, Head};
 use frazil_runtime::{Engine, EngineOptions, Outputs, Parameters, Worker, raise};
 use frazil_tensor::{TensorStore, file};
 use frazil_train::batch::{self, Basis, Form};
-use frazil_train::comm::{Comm, Solo};
+use frazil_train::comm::Comm;
 
 use crate::ops::make_folder;
+use crate::ops::plan_cache::PlanCache;
 use crate::ops::run_classifier::float32;
 use crate::source::open_weights;
 use crate::{Error, Result};
@@ -40,6 +41,8 @@ pub struct Options {
     pub batches: Option<u64>,
     /// Threads; `FRAZIL_THREADS`, or one for each core, if none.
     pub threads: Option<usize>,
+    /// Where the raised graph is stored for later runs; nowhere if not given.
+    pub plans: Option<PathBuf>,
 }
 
 /// A model that is ready to be evaluated, with whatever weights.
@@ -134,20 +137,27 @@ impl Means {
 }
 
 impl Evaluator {
-    /// Builds the model.
-    pub fn new(options: Options) -> Result<Self> {
-        let of_head = build::Options { formulas: options.formulas, ..build::Options::default() };
-        let mut graph = build(&options.config, options.head, &of_head)?;
-        raise(&mut graph, true)?;
+    /// Builds the model. Several ranks do it together: each takes its turn at the batches.
+    pub fn new(options: Options, comm: Arc<dyn Comm>) -> Result<Self> {
+        let Options { config, head, formulas, .. } = &options;
+        let make = || {
+            let of_head = build::Options { formulas: *formulas, ..build::Options::default() };
+            let mut graph = build(config, *head, &of_head)?;
+            raise(&mut graph, true)?;
+            Ok(graph)
+        };
+        let is_first = comm.is_first();
+        let graph = match &options.plans {
+            Some(folder) => {
+                let cache = PlanCache::new(folder, is_first);
+                cache.plan("evaluation", &(head, config, formulas), make)?.plan
+            }
+            None => make()?,
+        };
         let how = EngineOptions { threads: options.threads, ..EngineOptions::default() };
         let engine = Engine::for_training(graph, &how)?;
         let worker = engine.worker();
-        Ok(Self { options, engine, worker, comm: Arc::new(Solo) })
-    }
-
-    /// Lets several ranks do it together: each takes its turn at the batches.
-    pub fn shared(self, comm: Arc<dyn Comm>) -> Self {
-        Self { comm, ..self }
+        Ok(Self { options, engine, worker, comm })
     }
 
     /// Evaluates these weights on all batches. Each call reads the same ones.
@@ -222,7 +232,7 @@ pub fn checkpoint(path: &Path, options: Options, comm: Arc<dyn Comm>) -> Result<
         Some(_) => weights.read("global_step")?.to_f64()?.first().map_or(0, |step| *step as i64),
         None => 0,
     };
-    let scores = Evaluator::new(options)?.shared(comm).evaluate(&weights)?;
+    let scores = Evaluator::new(options, comm)?.evaluate(&weights)?;
     Ok(OfCheckpoint { global_step, scores })
 }
 

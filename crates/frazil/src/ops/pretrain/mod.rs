@@ -192,7 +192,7 @@ impl<'o> Judge<'o> {
         }
         // What is wrong with the files is said before hours are spent.
         frazil_bert::samples::Reader::open(&of.on.records, of.on.reading.clone())?;
-        let evaluator = Evaluator::new(of.on.clone())?.shared(comm);
+        let evaluator = Evaluator::new(of.on.clone(), comm)?;
         Ok(Self { of, evaluator, next: 0, all: Vec::new() })
     }
 

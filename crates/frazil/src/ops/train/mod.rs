@@ -28,8 +28,9 @@ use frazil_train::comm::{Comm, Solo};
 use frazil_train::dropout::Rates;
 use frazil_train::run::{self, Go, Plan, Run};
 use frazil_train::schedule::{Bert, LossScale, Schedule, Transition};
-use frazil_train::{Trainer, initial, loss, optim, trainer};
+use frazil_train::{StepGraph, Trainer, initial, loss, optim, trainer};
 
+use super::plan_cache::PlanCache;
 use crate::source::open_weights;
 use crate::{Error, Result};
 
@@ -86,6 +87,8 @@ pub struct Options {
     pub recompute: bool,
     /// Threads; `FRAZIL_THREADS`, or one for each core, if none.
     pub threads: Option<usize>,
+    /// Where what a step computes is stored for later runs; nowhere if not given.
+    pub plans: Option<PathBuf>,
     /// Who trains together: each has its part of every batch.
     pub comm: Arc<dyn Comm>,
 }
@@ -122,6 +125,7 @@ impl Options {
             seed: 12345,
             recompute: false,
             threads: None,
+            plans: None,
             comm: Arc::new(Solo),
         }
     }
@@ -130,6 +134,8 @@ impl Options {
 /// What happens on the way.
 #[derive(Debug)]
 pub enum Event<'a> {
+    /// What a step computes is in this file for later runs; whether it was there already.
+    Planned(&'a Path, bool),
     /// Weights are there: which ones came from the checkpoint.
     Initialized(&'a initial::Report),
     /// The run goes on from this checkpoint, after so many steps.
@@ -160,7 +166,8 @@ pub struct Trained {
 /// Trains until all steps are taken, or `watch` has enough.
 pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Result<Trained> {
     check(options)?;
-    let mut trainer = Trainer::new(graph(options, false)?, trainer_options(options))?;
+    let how = trainer_options(options);
+    let mut trainer = Trainer::of(step_graph(options, &how, watch)?, how)?;
     let whole = graph(options, true)?;
     trainer.carry(whole.clone())?;
     let comm = &*options.comm;
@@ -280,6 +287,25 @@ fn trainer_options(options: &Options) -> trainer::Options {
         engine: EngineOptions { threads: options.threads, ..EngineOptions::default() },
         comm: Arc::clone(&options.comm),
     }
+}
+
+/// What a step computes: made, or stored by an earlier run.
+fn step_graph(
+    options: &Options,
+    how: &trainer::Options,
+    watch: &mut dyn FnMut(Event<'_>) -> Result<Go>,
+) -> Result<StepGraph> {
+    let make = || Ok(StepGraph::new(graph(options, false)?, how)?);
+    let Some(folder) = &options.plans else { return make() };
+    let cache = PlanCache::new(folder, options.comm.is_first());
+    let Options { head, labels, config, formulas, .. } = options;
+    let trainer::Options { dropout, packed, recompute, norm_of_rows, .. } = how;
+    let many = options.comm.size() > 1;
+    let model = (head, labels, config, formulas);
+    let parts = (model, dropout, packed, recompute, norm_of_rows, many);
+    let cached = cache.plan("step", &parts, make)?;
+    watch(Event::Planned(&cached.path, cached.was_there))?;
+    Ok(cached.plan)
 }
 
 /// Makes sure that all ranks begin with the same, before one of them writes.

@@ -6,6 +6,7 @@
 //! take places among the best starts and ends, and so shape the lists.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use frazil_bert::BertConfig;
 use frazil_bert::rows::OnBadRow;
@@ -15,6 +16,7 @@ use frazil_bert::squad::{
 };
 use frazil_bert::tokenizer::Casing;
 use frazil_tf::checkpoint_state::CheckpointState;
+use frazil_train::comm::{Comm, gather, part};
 
 use super::{Answerer, Options as AnswerOptions, Report, group};
 use crate::ops::text_model;
@@ -49,6 +51,8 @@ pub struct Options {
     pub on_bad_row: OnBadRow,
     /// Threads; `FRAZIL_THREADS`, or one for each core, if none.
     pub threads: Option<usize>,
+    /// Who answers together: each has its part of the questions, and the first one speaks and writes.
+    pub comm: Arc<dyn Comm>,
 }
 
 /// What happens on the way, as it happens: what the original logs.
@@ -128,6 +132,12 @@ pub fn checkpoint(output_dir: &Path, init_checkpoint: Option<&Path>) -> Result<P
 pub fn run_squad(options: &Options, on_event: &mut dyn FnMut(Event)) -> Result<Report> {
     let start = std::time::Instant::now();
     validate(options)?;
+    let comm = &*options.comm;
+    let mut on_event = |event: Event| {
+        if comm.is_first() {
+            on_event(event);
+        }
+    };
     let model = checkpoint(&options.output_dir, options.init_checkpoint.as_deref())?;
     let casing = if options.do_lower_case { Casing::Lower } else { Casing::Keep };
     let rows = options.predict_batch_size.saturating_mul(options.features.max_seq_length);
@@ -177,13 +187,17 @@ pub fn run_squad(options: &Options, on_event: &mut dyn FnMut(Event)) -> Result<R
         on_event(Event::Window(Box::new(window.clone()), tokens));
     }
     let out = |name: &str| options.output_dir.join(name);
-    std::fs::create_dir_all(&options.output_dir)
-        .map_err(|source| io_error("create", &options.output_dir, source))?;
-    write_records(out("eval.tf_record"), &features)?;
+    if comm.is_first() {
+        std::fs::create_dir_all(&options.output_dir)
+            .map_err(|source| io_error("create", &options.output_dir, source))?;
+        write_records(out("eval.tf_record"), &features)?;
+    }
     on_event(Event::Running { examples: examples.items.len(), features: features.len() });
     on_event(Event::Processing(0));
     let mut found = Vec::with_capacity(examples.items.len());
-    let groups = group(examples.items, features).into_iter().map(Ok);
+    let groups = group(examples.items, features);
+    let part = part(comm, groups.len());
+    let groups = groups.into_iter().skip(part.start).take(part.len()).map(Ok);
     answerer.run_groups(groups, |question, windows, tokens| -> Result<()> {
         let before = report.windows / EVERY;
         report.questions += 1;
@@ -194,11 +208,14 @@ pub fn run_squad(options: &Options, on_event: &mut dyn FnMut(Event)) -> Result<R
         found.push(question);
         Ok(())
     })?;
+    let mut found = gather(comm, found)?;
     on_event(Event::Writing(out("predictions.json"), out("nbest_predictions.json")));
     found.iter_mut().flat_map(|question| question.not_found.drain(..)).for_each(|why| {
         on_event(Event::NotFound(why));
     });
-    found.into_iter().collect::<Predictions>().write(&options.output_dir)?;
+    if comm.is_first() {
+        found.into_iter().collect::<Predictions>().write(&options.output_dir)?;
+    }
     report.seconds = start.elapsed().as_secs_f64();
     Ok(report)
 }

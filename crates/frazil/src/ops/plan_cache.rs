@@ -1,0 +1,146 @@
+//! Graphs that are raised and differentiated, stored for later runs.
+//!
+//! A stored plan counts only for what it was made of and for the program that made it: both stand in the
+//! file in full. Anything else there, a damaged file too, is made anew and written over.
+//!
+//! Layout: a line `frazil plan CRC`, with the CRC-32C of what follows in hexadecimal, then JSON.
+
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use frazil_tensor::file;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::make_folder;
+use crate::Result;
+
+/// A folder of plans.
+#[derive(Clone, Debug)]
+pub struct PlanCache {
+    folder: PathBuf,
+    /// Whether new plans are stored: one of several processes is enough.
+    store: bool,
+}
+
+/// A plan, and where it is stored.
+#[derive(Clone, Debug)]
+pub struct Cached<T> {
+    /// The plan.
+    pub plan: T,
+    /// Its file.
+    pub path: PathBuf,
+    /// Whether it was there.
+    pub was_there: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Stored<K, T> {
+    key: K,
+    plan: T,
+}
+
+impl PlanCache {
+    /// The plans in this folder, which is made when the first one is stored.
+    pub fn new(folder: impl Into<PathBuf>, store: bool) -> Self {
+        Self { folder: folder.into(), store }
+    }
+
+    /// The plan of that kind for these `parts`, which say all that it depends on beside the program:
+    /// the stored one, or else one that is made, and stored.
+    pub fn plan<T: Serialize + DeserializeOwned>(
+        &self,
+        kind: &str,
+        parts: &impl Debug,
+        make: impl FnOnce() -> Result<T>,
+    ) -> Result<Cached<T>> {
+        let key = format!("{} {parts:?}", program());
+        let name = format!("{kind}-{:08x}.plan", crc32c::crc32c(key.as_bytes()));
+        let path = self.folder.join(name);
+        if let Some(plan) = read(&path, &key) {
+            return Ok(Cached { plan, path, was_there: true });
+        }
+        let plan = make()?;
+        if self.store {
+            make_folder(&self.folder)?;
+            file::write(&path, &encode(&Stored { key, plan: &plan }))?;
+        }
+        Ok(Cached { plan, path, was_there: false })
+    }
+}
+
+/// What tells one build of the program from another: passes may differ.
+fn program() -> String {
+    let built = std::env::current_exe().and_then(|path| path.metadata()).ok().and_then(|of| {
+        let changed = of.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+        Some((of.len(), changed.as_nanos()))
+    });
+    format!("{} {built:?}", env!("CARGO_PKG_VERSION"))
+}
+
+fn first_line(body: &[u8]) -> String {
+    format!("frazil plan {:08x}\n", crc32c::crc32c(body))
+}
+
+fn encode<T: Serialize>(stored: &Stored<String, &T>) -> Vec<u8> {
+    let body = serde_json::to_vec(stored).expect("a graph has nothing that JSON lacks");
+    [first_line(&body).as_bytes(), &body].concat()
+}
+
+/// The plan, if there is one, and it is for this key.
+fn read<T: DeserializeOwned>(path: &Path, key: &str) -> Option<T> {
+    let bytes = std::fs::read(path).ok()?;
+    let begin = bytes.iter().position(|byte| *byte == b'\n')? + 1;
+    let (line, body) = bytes.split_at(begin);
+    let stored: Stored<String, T> =
+        (line == first_line(body).as_bytes()).then(|| serde_json::from_slice(body).ok())??;
+    (stored.key == key).then_some(stored.plan)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_is_made_once_for_each_key_and_again_if_its_file_is_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = PlanCache::new(folder.path().join("new"), true);
+        let get = |parts: &str, number: u32| cache.plan("test", &parts, || Ok(number)).unwrap();
+        let first = get("a", 1);
+        assert_eq!((first.plan, first.was_there), (1, false));
+        let again = get("a", 2);
+        assert_eq!((again.plan, again.was_there, &again.path), (1, true, &first.path));
+        assert_eq!(get("b", 3).plan, 3);
+
+        let whole = std::fs::read(&first.path).unwrap();
+        let mut flipped = whole.clone();
+        *flipped.last_mut().unwrap() ^= 1;
+        let cut = whole[..whole.len() - 1].to_vec();
+        for damaged in [flipped, cut, Vec::new(), b"no line".to_vec()] {
+            std::fs::write(&first.path, damaged).unwrap();
+            let anew = get("a", 4);
+            assert_eq!((anew.plan, anew.was_there), (4, false));
+            assert!(get("a", 5).was_there);
+        }
+    }
+
+    #[test]
+    fn a_file_under_the_name_of_another_key_does_not_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = PlanCache::new(folder.path(), true);
+        let (a, b) = ("a", "b");
+        let of_a = cache.plan("test", &a, || Ok(1)).unwrap().path;
+        let of_b = cache.plan("test", &b, || Ok(2)).unwrap().path;
+        std::fs::copy(of_a, &of_b).unwrap();
+        assert_eq!(cache.plan("test", &b, || Ok(3)).unwrap().plan, 3);
+    }
+
+    #[test]
+    fn who_does_not_store_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = PlanCache::new(folder.path(), false);
+        assert!(!cache.plan("test", &1, || Ok(1)).unwrap().was_there);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
