@@ -36,9 +36,11 @@ impl Machine {
         }
     }
 
-    /// The CPU as part of a file name.
+    /// The CPU as part of a file name. Its instructions are in it, too: some machines tell no more of
+    /// their CPU than who made it.
     pub fn slug(&self) -> String {
         let kept = self.cpu.replace("(R)", "").replace("(TM)", "").replace("CPU", "");
+        let kept = format!("{kept} {}", self.isa);
         let words = kept.split(|c: char| !c.is_ascii_alphanumeric() && c != '.');
         let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
         words.join("-").to_lowercase()
@@ -85,8 +87,10 @@ mod tests {
     fn slugs_are_file_names() {
         let mut machine = Machine::here();
         machine.cpu = "Intel(R) Xeon(R) Processor @ 2.80GHz".into();
-        assert_eq!(machine.slug(), "intel-xeon-processor-2.80ghz");
+        machine.isa = "avx512_vnni";
+        assert_eq!(machine.slug(), "intel-xeon-processor-2.80ghz-avx512-vnni");
         machine.cpu = "AMD EPYC 7B13".into();
-        assert_eq!(machine.slug(), "amd-epyc-7b13");
+        machine.isa = "avx2";
+        assert_eq!(machine.slug(), "amd-epyc-7b13-avx2");
     }
 }
