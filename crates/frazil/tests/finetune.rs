@@ -9,6 +9,7 @@ use frazil::bert::glue::Task;
 use frazil::bert::rows::OnBadRow;
 use frazil::bert::squad::{FeatureOptions, PredictOptions};
 use frazil::ops::finetune::{Event, Model, Schedule, classifier, squad};
+use frazil::ops::text_model::{TextModel, Want};
 use frazil::ops::train;
 use frazil::source::open_weights;
 use frazil::tensor::TensorStore;
@@ -73,6 +74,8 @@ fn files_are_tensorflows() {
     })
     .unwrap();
     let there = |name: &str| folder.path().join(name).is_file();
+    // A model by itself: configuration and vocabulary are found beside it.
+    TextModel::open(folder.path(), &Want::Classes, &Default::default()).unwrap();
     assert!(there("train.tf_record") && there("graph.pbtxt") && there("report.html"));
     assert_eq!(report.evaluations.len(), evaluated);
     assert!(evaluated >= 2 && report.best.is_some());

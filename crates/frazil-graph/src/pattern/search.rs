@@ -43,7 +43,7 @@ impl Match {
 
     /// The value of that name. The pattern must have it in every form.
     pub fn value(&self, name: &str) -> Value {
-        self.get(name).expect("the pattern binds this name in every form")
+        self.get(name).expect("the pattern binds a value to this name in every form")
     }
 
     /// The number of that name, if the form that matched has it.

@@ -16,12 +16,14 @@ use std::time::Instant;
 use frazil_bert::samples::{Kind, Reader, ReaderOptions};
 use frazil_bert::tokenizer::{Casing, Tokenizer, Vocabulary};
 use frazil_bert::{BertConfig, Head};
+use frazil_tensor::file;
 use frazil_train::checkpoint::{newest, path as checkpoint_path};
 use frazil_train::comm::{Comm, Solo};
 use frazil_train::run::Go;
 use frazil_train::schedule::Bert;
 use serde::Serialize;
 
+use super::make_folder;
 use super::train::{self, Evaluation, History, Trained};
 use crate::{Error, Result};
 
@@ -50,6 +52,17 @@ impl Model {
             what: format!("`{}` has no checkpoint", self.output_dir.display()),
             hint: "train first, or name one with `--init_checkpoint`".into(),
         })
+    }
+
+    /// Puts configuration and vocabulary beside what is trained: the folder is a model by itself then.
+    fn complete(&self) -> Result<()> {
+        make_folder(&self.output_dir)?;
+        for (from, name) in
+            [(&self.bert_config_file, "bert_config.json"), (&self.vocab_file, "vocab.txt")]
+        {
+            file::write(self.output_dir.join(name), &file::map(from)?)?;
+        }
+        Ok(())
     }
 }
 
@@ -325,6 +338,9 @@ pub(crate) fn finetune(
     let start = Instant::now();
     let folder = &model.output_dir;
     let is_first = schedule.comm.is_first();
+    if is_first {
+        model.complete()?;
+    }
     let mut watch = |event: Event<'_>| {
         if is_first {
             watch(event);
