@@ -12,6 +12,7 @@ use frazil::graph::pass::quantize::{
     AttentionGrid, Grids, LinearGrid, SiteKind, channel_scales, quantize, sites,
 };
 use frazil::ops::convert::{self, Options, Target, convert};
+use frazil::runtime::{Engine, EngineOptions, raise};
 use frazil::source::{GraphOptions, OpenedGraph, open_graph};
 
 const TARGETS: [(Target, &str); 4] = [
@@ -22,7 +23,7 @@ const TARGETS: [(Target, &str); 4] = [
 ];
 
 /// The demo's encoder in bytes; steps reach to ±6, which is where its numbers are.
-fn quantized(input: Steps) -> OpenedGraph {
+fn quantized(input: Steps, tables: bool) -> OpenedGraph {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tf1/bert_model.ckpt");
     let options = GraphOptions { head: Some(Head::Encoder), ..Default::default() };
     let mut opened = open_graph(source, &options).unwrap();
@@ -39,18 +40,20 @@ fn quantized(input: Steps) -> OpenedGraph {
                 let grid = AttentionGrid { q: (6.0 / 127.0, 128), k: 6.0 / 127.0, v: 6.0 / 127.0 };
                 grids.attentions.insert(site.name, grid);
             }
+            SiteKind::Table { .. } if !tables => {}
             SiteKind::Table { .. } => {
                 grids.tables.insert(site.name);
             }
         }
     }
-    assert!(!grids.linears.is_empty() && !grids.attentions.is_empty() && !grids.tables.is_empty());
+    assert!(!grids.linears.is_empty() && !grids.attentions.is_empty());
+    assert_eq!(grids.tables.is_empty(), !tables);
     quantize(&mut opened.graph, &grids).unwrap();
     opened
 }
 
-fn write(input: Steps, to: Target, output: &Path) {
-    let mut opened = quantized(input);
+fn write(input: Steps, tables: bool, to: Target, output: &Path) {
+    let mut opened = quantized(input, tables);
     let options = Options::new(to);
     convert::prepare(&mut opened, &options).unwrap();
     convert::write(opened, output, &options, Instant::now()).unwrap();
@@ -77,7 +80,7 @@ fn every_format_to_every_other() {
         let mut counts = Vec::new();
         for (from, file) in TARGETS {
             let source: PathBuf = folder.path().join(format!("{name}-{file}"));
-            write(input, from, &source);
+            write(input, true, from, &source);
             counts.push(bytes_in(&source, from));
             for (to, file) in TARGETS.into_iter().filter(|(to, _)| *to != from) {
                 let output = folder.path().join(format!("{name}-{from:?}-{file}"));
@@ -95,4 +98,17 @@ fn every_format_to_every_other() {
         assert!(counts[0].0 > 8 && counts[0].1 > 8, "{counts:?}");
         assert!(counts.iter().all(|count| *count == counts[0]), "{name}: {counts:?}");
     }
+}
+
+/// An ONNX file whose rows find their own ranges is run in bytes: its embeddings are found again, and with
+/// them the extents of all that follows.
+#[test]
+fn rows_by_themselves_run_again_from_onnx() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.onnx");
+    write(Steps::Rows, false, Target::Onnx, &path);
+    let mut graph = open_graph(&path, &GraphOptions::default()).unwrap().graph;
+    Engine::new(&graph, &EngineOptions::default()).unwrap();
+    raise(&mut graph, true).unwrap();
+    assert!(graph.nodes().any(|(_, node)| node.op == Op::Embed));
 }

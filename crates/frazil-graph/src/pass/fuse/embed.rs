@@ -1,13 +1,14 @@
 //! The sum of three lookups at the bottom of BERT, and lookups written as products with a one-hot
 //! matrix.
 
-use frazil_tensor::Tensor;
+use frazil_tensor::{DType, Tensor};
 
 use super::{Operand, Rewrite, Rule, Site};
 use crate::dim::show;
-use crate::op::{Binary, Gather, Op};
+use crate::op::{Binary, Compare, Gather, Op};
 use crate::pattern::{
-    Pattern, any, constant, leaf, list, matmul, node, one_of, reshaped, scalar, source, sum, weight,
+    Pattern, any, compare, constant, leaf, list, matmul, node, one_of, reshaped, scalar, source,
+    sum, weight,
 };
 use crate::{Dim, Value};
 
@@ -28,14 +29,15 @@ pub(super) fn one_hot_rule() -> Rule {
     Rule {
         name: "one_hot",
         anchors: |op| matches!(op, Op::MatMul(_)),
-        forms: vec![matmul(one_hot(any("ids")), any("table"))],
+        forms: one_hot(any("ids")).map(|hot| matmul(hot, any("table"))).into(),
         rewrite: rewrite_one_hot,
     }
 }
 
 /// Rows of a table, by index or by a product with a one-hot matrix.
 fn lookup(table: &'static str, ids: &'static str) -> Pattern {
-    one_of([gather(weight(table), any(ids)).key(), matmul(one_hot(any(ids)).key(), weight(table))])
+    let [hot, compared] = one_hot(any(ids)).map(|hot| matmul(hot.key(), weight(table)));
+    one_of([gather(weight(table), any(ids)).key(), hot, compared])
 }
 
 fn gather(table: Pattern, ids: Pattern) -> Pattern {
@@ -45,12 +47,29 @@ fn gather(table: Pattern, ids: Pattern) -> Pattern {
     node("Gather", test, vec![table, ids, constant(0.0)])
 }
 
-/// 1 in the place of the id, along a new last axis.
-fn one_hot(ids: Pattern) -> Pattern {
+/// 1 in the place of the id, along a new last axis; also as a comparison with 0, 1, 2, …, as files have
+/// it whose own operation means something else by negative ids.
+fn one_hot(ids: Pattern) -> [Pattern; 2] {
     fn test(op: &Op) -> bool {
         matches!(op, Op::OneHot(op) if op.axis == -1)
     }
-    node("OneHot", test, vec![ids, any("depth"), constant(1.0), constant(0.0)])
+    let column = |op: &Op| *op == Op::ExpandDims;
+    let column = node("ExpandDims", column, vec![ids.clone(), any("axis")]).bind("column");
+    let number = |op: &Op| matches!(op, Op::Cast(op) if op.to == DType::F32);
+    [
+        node("OneHot", test, vec![ids, any("depth"), constant(1.0), constant(0.0)]),
+        node("Cast", number, vec![compare(Compare::Equal, column, any("classes"))]),
+    ]
+}
+
+/// Whether a comparison, if there is one, is with 0, 1, 2, … along a new last axis.
+fn check_one_hot(site: &Site<'_>) -> Result<(), String> {
+    let Some(column) = site.found.get("column") else { return Ok(()) };
+    let last = site.dims(column)?.len() as i64 - 1;
+    if !matches!(site.integers(site.value("axis"))?[..], [axis] if axis == -1 || axis == last) {
+        return Err(format!("the new axis of {} is not the last one", site.name(column)));
+    }
+    counts_up(site, site.value("classes"))
 }
 
 /// The first rows of a table: sliced off (once or, in graphs that were generalised, twice), looked
@@ -117,6 +136,7 @@ fn rewrite(site: &Site<'_>) -> Result<Rewrite, String> {
             return Err(format!("{} is {}, [.., {h}] expected", site.name(table), show(dims)));
         }
     }
+    check_one_hot(site)?;
     let ids = ["word_ids", "type_ids"].map(|name| by_position(site, site.value(name), b, s));
     let [Ok(words), Ok(types)] = ids else {
         return Err(ids.into_iter().find_map(Result::err).unwrap_or_default());
@@ -143,16 +163,17 @@ fn by_position(site: &Site<'_>, ids: Value, b: &Dim, s: &Dim) -> Result<Value, S
     found.ok_or_else(|| format!("{} comes from nothing of the shape [{b}, {s}]", site.name(ids)))
 }
 
-/// Whether the position ids are the first `s` of a longer list. How many there are is not known
-/// then, since the list may be shorter; but a shorter one would not go with the words.
+/// Whether the positions are the first `s` of a longer table, or of a longer list of ids. How many there
+/// are is not known then, since there may be fewer; but these would not go with the words.
 fn cut_at(site: &Site<'_>, s: &Dim) -> bool {
+    let ends = |value: Value| site.fact(value).and_then(|fact| fact.elements.as_deref());
+    if let Some(rows) = site.found.get("end") {
+        return ends(rows).and_then(<[Dim]>::first) == Some(s);
+    }
     let Some(ids) = site.found.get("position_ids") else { return false };
     let node = site.graph.node(source(site.graph, ids).node);
-    if !matches!(node.op, Op::StridedSlice(_)) {
-        return false;
-    }
-    let ends = site.fact(node.inputs[2]).and_then(|fact| fact.elements.as_ref());
-    ends.and_then(|ends| ends.last()).is_some_and(|end| end == s)
+    matches!(node.op, Op::StridedSlice(_))
+        && ends(node.inputs[2]).and_then(<[Dim]>::last) == Some(s)
 }
 
 /// Whether indices are 0, 1, 2, …
@@ -189,6 +210,7 @@ fn counts_up(site: &Site<'_>, ids: Value) -> Result<(), String> {
 
 fn rewrite_one_hot(site: &Site<'_>) -> Result<Rewrite, String> {
     let (ids, table) = (site.value("ids"), site.value("table"));
+    check_one_hot(site)?;
     let (rank, dims) = (site.dims(ids)?.len(), site.dims(table)?);
     if rank == 0 || dims.len() != 2 {
         return Err(format!("{} is {}, two axes expected", site.name(table), show(dims)));
@@ -207,10 +229,8 @@ fn rewrite_one_hot(site: &Site<'_>) -> Result<Rewrite, String> {
 
 #[cfg(test)]
 mod tests {
-    use frazil_tensor::DType;
-
     use super::*;
-    use crate::op::{OneHot, Pack, ShapeOp, StridedSlice};
+    use crate::op::{Cast, OneHot, Pack, ShapeOp, StridedSlice};
     use crate::pass::{Fusions, Report, fuse};
     use crate::testing::{Build, batch_by_seq};
 
@@ -346,6 +366,43 @@ mod tests {
             g.node("p", gather(), &["position", "slice", "zero"]);
             g.node("w", gather(), &["word", "ids", "zero"]);
             g.node("t", gather(), &["type", "segments", "zero"]);
+            g.binary("add", Binary::Add, "w", "t");
+            g.binary("add_1", Binary::Add, "add", "p");
+            g.output("add_1");
+            let report = run(&mut g, &Fusions::all());
+            assert_eq!(report.count("embed"), usize::from(fits), "{report:?}");
+        }
+    }
+
+    /// As ONNX files have it: a one-hot matrix by comparison, and the first rows of the table.
+    #[test]
+    fn comparisons_and_first_rows_with_a_dynamic_length() {
+        for (classes, end, fits) in
+            [([0, 1], "length", true), ([1, 0], "length", false), ([0, 1], "l2", false)]
+        {
+            let mut g = Build::default();
+            for name in ["ids", "segments"] {
+                g.input(name, DType::I32, &batch_by_seq());
+            }
+            g.weight("word", &[30, 4]);
+            g.weight("type", &[2, 4]);
+            g.weight("position", &[9, 4]);
+            g.int("zero", 0);
+            g.int("last", -1);
+            for (name, list) in [("l0", &[0][..]), ("l1", &[1]), ("l2", &[2])] {
+                g.list(name, list);
+            }
+            let classes = Tensor::from_vec([2], classes.to_vec()).unwrap();
+            g.node("classes", Op::constant(classes), &[]);
+            g.node("Shape", Op::Shape(ShapeOp { to: DType::I32 }), &["ids"]);
+            let part = || Op::StridedSlice(StridedSlice::default());
+            g.node("length", part(), &["Shape", "l1", "l2", "l1"]);
+            g.node("p", part(), &["position", "l0", end, "l1"]);
+            g.node("w", Op::Gather(Gather::default()), &["word", "ids", "zero"]);
+            g.node("column", Op::ExpandDims, &["segments", "last"]);
+            g.node("same", Op::Compare(Compare::Equal), &["column", "classes"]);
+            g.node("hot", Op::Cast(Cast { to: DType::F32 }), &["same"]);
+            g.matmul("t", "hot", "type");
             g.binary("add", Binary::Add, "w", "t");
             g.binary("add_1", Binary::Add, "add", "p");
             g.output("add_1");
