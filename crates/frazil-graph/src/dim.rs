@@ -94,9 +94,8 @@ impl TryFrom<Products> for Dim {
     fn try_from(products: Products) -> Result<Self, Self::Error> {
         let mut sum = Dim::known(0);
         for (factor, symbols) in products {
-            let symbols = symbols.into_iter().map(Dim::symbol);
-            let product =
-                symbols.into_iter().try_fold(Dim::known(factor), |all, one| all.times(&one));
+            let mut symbols = symbols.into_iter().map(Dim::symbol);
+            let product = symbols.try_fold(Dim::known(factor), |all, one| all.times(&one));
             sum = product
                 .and_then(|product| sum.plus(&product))
                 .ok_or("an extent beyond all bounds")?;

@@ -8,11 +8,10 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use super::final_text::{find_text, join_pieces};
 use super::{NotFound, SquadExample, SquadFeatures};
-use serde::{Deserialize, Serialize};
-
 use crate::python::Json;
 use crate::tokenizer::{Casing, Tokenizer};
 use crate::{Error, Result};
