@@ -26,8 +26,8 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// For a folder, which is made if need be; `keep` checkpoints stay, 0 for all. `meta` is what goes
-    /// beside each. Those that the folder names already are counted in.
+    /// For a folder, which is made if need be; the newest `keep` checkpoints stay, 0 for all, and the best
+    /// beside them. `meta` is what goes beside each. Those that the folder names already are counted in.
     pub fn open(folder: impl Into<PathBuf>, keep: usize, meta: MetaGraphDef) -> Result<Self> {
         let folder = folder.into();
         std::fs::create_dir_all(&folder).map_err(|source| frazil_tensor::Error::Io {
@@ -80,15 +80,12 @@ impl Keeper {
         meta_graph::write(meta_path(&prefix), &self.meta)?;
         self.all.retain(|path| *path != prefix);
         self.all.push(prefix.clone());
-        let mut gone = Vec::new();
-        while self.keep > 0 && self.all.len() > self.keep {
-            let old = self.all.iter().position(|path| Some(path) != self.best.as_ref());
-            // The newest is never among the old ones.
-            match old.filter(|at| at + 1 < self.all.len()) {
-                Some(at) => gone.push(self.all.remove(at)),
-                None => break,
-            }
-        }
+        let old = if self.keep == 0 { 0 } else { self.all.len().saturating_sub(self.keep) };
+        let mut newer = self.all.split_off(old);
+        let (best, gone): (Vec<_>, Vec<_>) =
+            self.all.drain(..).partition(|path| Some(path) == self.best.as_ref());
+        self.all = best;
+        self.all.append(&mut newer);
         let state = CheckpointState {
             model_checkpoint_path: prefix.clone(),
             all_model_checkpoint_paths: self.all.clone(),
@@ -146,15 +143,15 @@ mod tests {
         assert_eq!((keeper.newest(), newest(folder.path()).unwrap()), (None, None));
         let first = keeper.save(0, state(0)).unwrap();
         keeper.keep_best(&first);
-        for step in [10, 20] {
+        for step in [10, 20, 30] {
             keeper.save(step, state(step)).unwrap();
         }
-        assert_eq!(named(folder.path()), ["model.ckpt-0", "model.ckpt-20"]);
+        assert_eq!(named(folder.path()), ["model.ckpt-0", "model.ckpt-20", "model.ckpt-30"]);
         assert!(!index_path(&folder.path().join("model.ckpt-10")).exists());
         // Another run goes on, and nothing is the best any more.
         let mut keeper = open();
-        let last = keeper.save(30, state(30)).unwrap();
-        assert_eq!(named(folder.path()), ["model.ckpt-20", "model.ckpt-30"]);
+        let last = keeper.save(40, state(40)).unwrap();
+        assert_eq!(named(folder.path()), ["model.ckpt-30", "model.ckpt-40"]);
         assert_eq!(newest(folder.path()).unwrap(), Some(last.clone()));
         assert!(!meta_path(&first).exists() && meta_path(&last).exists());
     }

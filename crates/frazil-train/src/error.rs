@@ -141,6 +141,16 @@ pub enum Error {
         /// Why.
         source: serde_json::Error,
     },
+    /// A number of the optimizer with which nothing is learnt.
+    #[error("the optimizer's {name} is {found}, and has to be {expected}")]
+    Setting {
+        /// Which one.
+        name: &'static str,
+        /// What was given.
+        found: f64,
+        /// What can be given.
+        expected: &'static str,
+    },
     /// A head that is not trained.
     #[error("there is no loss for the head `{head}`")]
     NoLossFor {

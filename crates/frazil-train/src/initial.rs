@@ -18,6 +18,8 @@ pub struct Report {
     pub fresh: Vec<String>,
     /// Tensors of the checkpoint that the model has no place for; slots of optimizers aside.
     pub unused: Vec<String>,
+    /// What the optimizer goes on with of the checkpoint, as a number of slots, if it was to.
+    pub slots: Option<usize>,
 }
 
 /// Gives every weight a value: the checkpoint's, or a new one. A weight of another shape is an error,

@@ -10,6 +10,8 @@ use frazil_kernels::optim::{
 };
 use frazil_kernels::par::Pool;
 
+use crate::{Error, Result};
+
 /// How weights are changed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Method {
@@ -93,6 +95,34 @@ impl Options {
     /// google-research/bert's `create_optimizer`.
     pub fn bert() -> Self {
         Self::new(Method::Adam(Adam::BERT), Some(1.0))
+    }
+
+    /// Refuses numbers that no weight would survive.
+    pub fn check(&self) -> Result<()> {
+        let adam = |adam: &Adam| {
+            vec![
+                ("beta1", adam.beta1, "from 0 to less than 1", (0.0..1.0).contains(&adam.beta1)),
+                ("beta2", adam.beta2, "from 0 to less than 1", (0.0..1.0).contains(&adam.beta2)),
+                ("epsilon", adam.epsilon, "0 or more", adam.epsilon >= 0.0),
+                ("weight_decay", adam.weight_decay, "0 or more", adam.weight_decay >= 0.0),
+            ]
+        };
+        let mut numbers = match &self.method {
+            Method::Adam(method) => adam(method),
+            Method::Lamb(method) => adam(&method.adam),
+            Method::Sgd(Sgd { momentum, weight_decay }) => vec![
+                ("momentum", *momentum, "from 0 to less than 1", (0.0..1.0).contains(momentum)),
+                ("weight_decay", *weight_decay, "0 or more", *weight_decay >= 0.0),
+            ],
+        };
+        if let Some(norm) = self.clip_norm {
+            numbers.push(("norm to clip to", norm.into(), "above 0", norm > 0.0));
+        }
+        let wrong = numbers.into_iter().find(|(_, value, _, fits)| !(*fits && value.is_finite()));
+        match wrong {
+            Some((name, found, expected, _)) => Err(Error::Setting { name, found, expected }),
+            None => Ok(()),
+        }
     }
 
     /// With the names that BERT's optimizers leave alone: norms and biases.

@@ -27,7 +27,7 @@ pub struct Plan {
     pub steps: u64,
     /// Steps between two checkpoints; there is one at the beginning and one at the end, too.
     pub save_every: u64,
-    /// Batches whose gradients are added up for one step.
+    /// Batches whose gradients are added up for one step: 1 or more.
     pub accumulate: usize,
 }
 
@@ -49,7 +49,8 @@ pub struct Step {
 /// What happens on the way.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// The first step is about to be taken; so many sequences were trained on before.
+    /// The first step is about to be taken; so many sequences were trained on before. To stop here is to
+    /// leave everything as it is.
     Begin(u64),
     /// A step was taken, and these are the weights now.
     Step(&'a Step, &'a Parameters),
@@ -70,8 +71,8 @@ pub enum Go {
 }
 
 impl Go {
-    /// Whether the first rank wants more.
-    fn agreed(self, comm: &dyn Comm) -> Result<Self> {
+    /// What the first rank wants: all of them go on, or none.
+    pub fn agreed(self, comm: &dyn Comm) -> Result<Self> {
         if comm.size() == 1 {
             return Ok(self);
         }
@@ -117,7 +118,9 @@ impl Run<'_> {
             _ => self.save(watch)?.0,
         };
         let mut saved_at = self.trainer.steps();
-        watch(Event::Begin(self.seen))?;
+        if watch(Event::Begin(self.seen))?.agreed(self.trainer.comm())? == Go::Stop {
+            return Ok(saved);
+        }
         while self.trainer.steps() < self.plan.steps {
             let step = self.step()?;
             let go = watch(Event::Step(&step, self.trainer.parameters()))?;
@@ -143,7 +146,7 @@ impl Run<'_> {
     fn step(&mut self) -> Result<Step> {
         let start = Instant::now();
         let (mut batches, mut sequences, mut tokens) = (Vec::new(), 0, 0);
-        for _ in 0..self.plan.accumulate.max(1) {
+        for _ in 0..self.plan.accumulate {
             let mut batch = self.reader.next_batch()?.ok_or(Error::NoBatch)?;
             self.form.apply(&mut batch);
             sequences += batch.sequences();
@@ -190,7 +193,7 @@ impl Run<'_> {
     pub fn resume(&mut self, checkpoint: &dyn TensorStore) -> Result<()> {
         self.trainer.restore(checkpoint)?;
         if checkpoint.info(POSITION).is_none() {
-            let batches = self.trainer.steps().saturating_mul(self.plan.accumulate.max(1) as u64);
+            let batches = self.trainer.steps().saturating_mul(self.plan.accumulate as u64);
             for _ in 0..batches {
                 let batch = self.reader.next_batch()?;
                 self.seen += batch.map_or(0, |batch| batch.sequences() as u64);

@@ -53,7 +53,9 @@ impl Schedule {
                 rates.iter().map(|(_, rate)| *rate).collect()
             }
         };
-        rates.iter().map(usable).fold(0.0, |most, rate| if rate <= most { most } else { rate })
+        // `f64::max` would pass over what is no number.
+        let larger = |most: f64, rate: f64| if rate <= most || most.is_nan() { most } else { rate };
+        rates.iter().map(usable).fold(0.0, larger)
     }
 }
 
@@ -104,7 +106,7 @@ impl Transition {
 pub enum LossScale {
     /// Always the same; 1 for none.
     Static(f32),
-    /// Doubled after `interval` steps without an overflow, halved by one.
+    /// Doubled after `interval` steps without an overflow, halved by one as long as it is above 1.
     Dynamic {
         /// As it is.
         scale: f32,
@@ -124,13 +126,14 @@ impl LossScale {
     }
 
     /// After a step. Whether that counts: with a dynamic scale, one that overflowed does not, and the
-    /// next one is tried with a smaller scale.
+    /// next one is tried with a smaller scale. At a scale of 1 it was not the scale that overflowed.
     pub fn after(&mut self, finite: bool) -> bool {
         let LossScale::Dynamic { scale, interval, since } = self else { return true };
         *since += 1;
         match finite {
+            false if *scale <= 1.0 => return true,
             false => {
-                (*scale, *since) = ((*scale / 2.0).max(f32::MIN_POSITIVE), 0);
+                (*scale, *since) = (*scale / 2.0, 0);
             }
             true if *since >= *interval => {
                 (*scale, *since) = ((*scale * 2.0).min(f32::MAX / 4.0), 0);
@@ -158,6 +161,15 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_that_is_none_is_not_passed_over() {
+        for rates in [[1e-3, -1e-3], [-1e-3, 1e-3], [f64::NAN, 1e-3], [1e-3, f64::NAN]] {
+            let rates = Schedule::Steps(vec![(0, rates[0]), (5, rates[1])]);
+            assert!(rates.largest().is_nan(), "{rates:?}");
+        }
+        assert_eq!(Schedule::Steps(vec![(0, 1e-4), (5, 1e-3), (9, 1e-5)]).largest(), 1e-3);
+    }
+
+    #[test]
     fn betas_go_and_stay() {
         let beta = Transition { init: 0.62, last: 0.38, steps: 1000 };
         assert_eq!((beta.at(0), beta.at(1000), beta.at(5000)), (0.62, 0.38, 0.38));
@@ -175,6 +187,9 @@ mod tests {
         assert!(!scale.after(false));
         assert_eq!(scale.scale(), 8.0);
         assert!(scale.after(true) && scale.scale() == 8.0);
+        // Halving ends where it cannot be the scale's fault.
+        assert_eq!((0..9).find(|_| scale.after(false)), Some(3));
+        assert_eq!(scale.scale(), 1.0);
         let mut fixed = LossScale::Static(4.0);
         assert!(fixed.after(false));
         assert_eq!(fixed.scale(), 4.0);

@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use frazil_graph::op::{Binary, Input, Reduce, ReduceKind, Unary};
 use frazil_graph::{Graph, Node, NodeId, Op, Port, Value};
-use frazil_kernels::optim::add_f32;
+use frazil_kernels::optim::{add_f32, copy_f32};
+use frazil_kernels::pointwise;
 use frazil_runtime::{Engine, EngineOptions, Inputs, Outputs, Parameters, StepTime, Worker, raise};
 use frazil_tensor::{DType, Shape, Tensor, TensorInfo, TensorStore};
 use serde::{Deserialize, Serialize};
@@ -247,6 +248,11 @@ impl Trainer {
         Ok(())
     }
 
+    /// Of all chance: what was stored counts for a training that goes on.
+    pub fn seed(&self) -> u64 {
+        self.options.seed
+    }
+
     /// Steps that were taken.
     pub fn steps(&self) -> u64 {
         self.step
@@ -347,11 +353,9 @@ impl Trainer {
         let outputs = shard.collect(|send| {
             let outputs = worker.run_showing(inputs, parameters, &mut |output, grad| {
                 let Some(weight) = layout.weight(output) else { return };
-                send(weight, &mut |to| {
-                    to.copy_from_slice(grad);
-                    if batches > 1 {
-                        add_f32(pool, isa, to, &sums[weight]);
-                    }
+                send(weight, &mut |to| match sums.get(weight).filter(|_| batches > 1) {
+                    Some(sum) => pointwise::add_f32(pool, isa, grad, sum, to),
+                    None => copy_f32(pool, to, grad),
                 });
             })?;
             Ok(outputs)
@@ -543,6 +547,14 @@ impl Trainer {
             self.idle.set(at, &tensor)?;
         }
         let step = integer(STEP)?;
+        if i64::try_from(step).is_err() {
+            let found = (step as i64).to_string();
+            return Err(Error::WrongState {
+                name: STEP.to_owned(),
+                found,
+                expected: "a number from 0 on".to_owned(),
+            });
+        }
         // TensorFlow's checkpoints do not say.
         let seed = match state.info(SEED) {
             Some(_) => integer(SEED)?,
@@ -674,7 +686,7 @@ fn add_grads(
         let grad = outputs.numbers(at)?;
         match sums.get_mut(i) {
             None => sums.push(grad.into_owned()),
-            Some(sum) if first => sum.copy_from_slice(&grad),
+            Some(sum) if first => copy_f32(engine.pool(), sum, &grad),
             Some(sum) => add_f32(engine.pool(), engine.isa(), sum, &grad),
         }
     }

@@ -271,6 +271,24 @@ fn adam_is_the_same_everywhere() {
 }
 
 #[test]
+fn numbers_that_no_weight_survives_are_refused() {
+    let with = |adam: Adam, clip: f32| Options::new(Method::Adam(adam), Some(clip)).check();
+    assert!(Options::bert().check().is_ok());
+    assert!(with(Adam::PLAIN, 0.0).is_err() && with(Adam::PLAIN, f32::NAN).is_err());
+    for adam in [
+        Adam { beta1: 1.0, ..Adam::BERT },
+        Adam { beta2: -0.1, ..Adam::BERT },
+        Adam { epsilon: f64::NAN, ..Adam::BERT },
+        Adam { weight_decay: f64::INFINITY, ..Adam::BERT },
+    ] {
+        assert!(with(adam, 1.0).is_err(), "{adam:?}");
+        assert!(Options::new(Method::Lamb(Lamb { adam, ..Lamb::PLAIN }), None).check().is_err());
+    }
+    let sgd = Sgd { momentum: 1.0, weight_decay: 0.0 };
+    assert!(Options::new(Method::Sgd(sgd), None).check().is_err());
+}
+
+#[test]
 fn what_is_no_number_changes_nothing() {
     let weights = Numbers::from([("w".into(), vec![1.0; 5])]);
     let mut training = Training::new(Options::bert(), weights.clone(), Isa::Scalar);

@@ -349,10 +349,14 @@ fn mistakes() {
     assert!(fails(&|o| o.max_seq_length = 4096).contains("only trained up to"));
     assert!(fails(&|o| o.schedule.epochs = 0.0).contains("not even one step"));
     assert!(fails(&|o| o.schedule.learning_rate = f64::NAN).contains("learning rate"));
+    assert!(fails(&|o| o.schedule.accumulate = 0).contains("0 batches"));
     assert!(fails(&|o| o.task = Task::StsB).contains("has scores"));
     // A loss that is no number stops the run; the checkpoint before it stays.
     let said = fails(&|o| o.schedule.learning_rate = 1e30);
     assert!(said.contains("no number to go on with"), "{said}");
     let state = CheckpointState::read(&output).unwrap().unwrap();
     assert!(open_weights(&state.model_checkpoint_path, &Default::default()).is_ok());
+    // A run goes on by the chances that it began with.
+    let said = fails(&|o| o.schedule.seed = 7);
+    assert!(said.contains("seed 12345, and this one has 7"), "{said}");
 }

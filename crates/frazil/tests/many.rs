@@ -305,7 +305,7 @@ fn pre_training_by_two() {
         (train.records, train.reading, train.threads) = (records, reading, Some(1));
         train.comm = comm;
         let evaluation = Judgement { on, triggers: vec![50, 100_000], target: None };
-        Some(pretrain::Options { train, evaluation: Some(evaluation) })
+        Some(pretrain::Options { train, evaluation: Some(evaluation), most_sequences: None })
     };
     let run = |options: &pretrain::Options| {
         let mut heard = Vec::new();

@@ -71,6 +71,13 @@ const MISTAKES: &[Mistake] = &[
         says: &["error: there is no `nowhere/zzz`", "hint:", "prefix"],
     },
     Mistake {
+        name: "a tour in a folder of one's own",
+        damage: nothing,
+        line: "demo --dir .",
+        code: 2,
+        says: &["error: `.` has files that the tour did not make", "hint:", "--dir"],
+    },
+    Mistake {
         name: "a folder without a model",
         damage: |folder| fs::create_dir_all(folder.join("empty/deeper")).unwrap(),
         line: "inspect empty",

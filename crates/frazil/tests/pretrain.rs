@@ -1,6 +1,7 @@
 //! Pre-training: the original's figures, MLPerf's rules, and what happens when something goes wrong.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -347,6 +348,96 @@ fn submissions_follow_the_rules() {
     let lines = mllog::parse(&read(1)).unwrap();
     assert_eq!(lines.iter().filter(|line| line.key == "eval_accuracy").count(), 1);
     assert_eq!(lines.last().unwrap().metadata["status"], "success");
+}
+
+/// A run that came to its end is not trained on when it is started again, and its log stays.
+#[test]
+fn what_is_done_stays_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    config(folder);
+    let files = |to: &str| {
+        let names = fs::read_dir(folder.join(to)).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_string_lossy().ends_with(".index")).collect::<BTreeSet<_>>()
+    };
+    // The first evaluation reaches its target; the other run is over after the last of three.
+    for (to, target, code) in [("reached", "0", 0), ("missed", "0.99", 1)] {
+        let run = || {
+            let run = ["pretrain", "--config", "configs/mk2/pod16-open.json", "--quiet"];
+            let flags = ["--target-accuracy", target, "--checkpoint-dir", to, "--results", to];
+            let output = frazil(folder, &[&run[..], &flags].concat());
+            assert_eq!(output.status.code(), Some(code), "{output:?}");
+            let log = fs::read_to_string(folder.join(to).join("bert/result_1.txt")).unwrap();
+            (String::from_utf8(output.stdout).unwrap(), log, files(to))
+        };
+        let (said, log, checkpoints) = run();
+        assert!(said.contains("log ") && !said.contains("nothing was left"), "{said}");
+        let (again, log_then, checkpoints_then) = run();
+        assert!(again.contains("nothing was left to do") && !again.contains("log "), "{again}");
+        assert_eq!(again.lines().next(), said.lines().next());
+        assert!(log == log_then && checkpoints == checkpoints_then);
+    }
+}
+
+/// Without anything to evaluate on, sequences are counted all the same: not packs.
+#[test]
+fn training_ends_with_its_sequences() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    let path = config(folder);
+    let mut config: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    config.as_object_mut().unwrap().remove("on_the_spot_validation_files");
+    config["max_training_sequences"] = 30.into();
+    fs::write(&path, config.to_string()).unwrap();
+    let run = ["pretrain", "--config", "configs/mk2/pod16-open.json", "--quiet", "--json"];
+    let report = |output: Output| -> serde_json::Value {
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let first = report(frazil(folder, &run));
+    let sequences = first["sequences"].as_u64().unwrap();
+    assert!((30..30 + 12).contains(&sequences), "{first}");
+    let again = report(frazil(folder, &run));
+    assert_eq!((&again["taken"], &again["sequences"]), (&0.into(), &first["sequences"]));
+}
+
+/// Runs that are to be done again stay until it is certain that they can be.
+#[test]
+fn a_mistake_removes_no_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    config(folder);
+    let words = ["create_submission", "--submission-division=open", "--end-index=1", "--quiet"];
+    let short = [&words[..], &["--max-steps=1", "--target-accuracy=0"]].concat();
+    frazil(folder, &short);
+    let checkpoint = folder.join("ckpts/run_0/checkpoint");
+    assert!(checkpoint.is_file());
+    let output = frazil(folder, &[&words[..], &["--again", "--optimizer=ADAMS"]].concat());
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(checkpoint.is_file());
+}
+
+/// Numbers of an optimizer with which nothing is learnt are refused before anything is trained.
+#[test]
+fn settings_of_the_optimizer_are_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    config(folder);
+    for (flags, says) in [
+        (["--gradient-clipping-norm", "0"], "norm to clip to is 0, and has to be above 0"),
+        (["--beta2", "1"], "beta2 is 1, and has to be from 0 to less than 1"),
+        (["--weight-decay", "-1"], "weight_decay is -1"),
+    ] {
+        let run = ["pretrain", "--config", "configs/mk2/pod16-open.json"];
+        let output = frazil(folder, &[&run[..], &flags].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains(says), "{said}");
+        assert!(!folder.join("ckpts").exists());
+    }
 }
 
 /// A run by a stored plan ends with the same bits as one that made it; a plan that is damaged is made anew.

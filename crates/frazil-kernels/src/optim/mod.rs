@@ -12,7 +12,7 @@ mod sum;
 
 pub use adam::{Adam, Moments, Norms, adam_f32, lamb_f32};
 pub use sgd::{Momentum, momentum_f32};
-pub use sum::{PIECE, add_f32, pieces, square_sum_f32};
+pub use sum::{PIECE, add_f32, copy_f32, pieces, square_sum_f32};
 
 use std::ops::Range;
 

@@ -43,6 +43,20 @@ pub fn add_f32(pool: &Pool, isa: Isa, sum: &mut [f32], x: &[f32]) {
     });
 }
 
+/// `to[i] = x[i]`: one thread alone is slower than the memory is.
+///
+/// # Panics
+/// If they are not of one length.
+pub fn copy_f32(pool: &Pool, to: &mut [f32], x: &[f32]) {
+    assert_eq!(to.len(), x.len(), "one place for each number");
+    let to = Shared::new(to);
+    share(pool, x.len(), &|range| {
+        let x = &x[range.clone()];
+        // SAFETY: both have this range, and no other task writes it.
+        unsafe { std::ptr::copy_nonoverlapping(x.as_ptr(), to.at(range.start), x.len()) };
+    });
+}
+
 struct Squares<'a> {
     x: &'a [f32],
 }

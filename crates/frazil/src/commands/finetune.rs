@@ -380,7 +380,12 @@ impl Live {
             train::Event::Initialized(report) => {
                 let (loaded, fresh) = (report.loaded, report.fresh.join(", "));
                 let fresh = if fresh.is_empty() { fresh } else { format!("; new: {fresh}") };
-                self.say(&format!("{loaded} weights from the checkpoint{fresh}"));
+                let slots = match report.slots {
+                    Some(0) => "; nothing that an optimizer remembers".to_owned(),
+                    Some(slots) => format!("; {slots} slots of the optimizer"),
+                    None => String::new(),
+                };
+                self.say(&format!("{loaded} weights from the checkpoint{slots}{fresh}"));
             }
             train::Event::Resuming(path, step) => {
                 self.say(&format!("goes on from {} after {step} steps", path.display()));

@@ -222,7 +222,10 @@ fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
         let sequences = thousands(of.sequences);
         writeln!(out, "  after {sequences} sequences: accuracy {:.4}", of.accuracy)?;
     }
-    writeln!(out, "log {}", report.result.display())?;
+    match &report.result {
+        Some(result) => writeln!(out, "log {}", result.display())?,
+        None => writeln!(out, "nothing was left to do")?,
+    }
     writeln!(out, "last checkpoint {}", training.checkpoint.display())?;
     writeln!(out, "curves in {}", training.report.display())?;
     Ok(())

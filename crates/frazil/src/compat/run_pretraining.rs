@@ -130,7 +130,8 @@ fn work(values: &Values, comm: &Arc<dyn Comm>) -> Result<()> {
     if do_train {
         info("***** Running training *****");
         info(&format!("  Batch size = {}", asked.train_batch_size));
-        let options = pretrain::Options { train: asked.training(values, comm)?, evaluation: None };
+        let train = asked.training(values, comm)?;
+        let options = pretrain::Options { train, evaluation: None, most_sequences: None };
         pretrain::pretrain(&options, &mut |event| {
             if let Event::Train(event) = event {
                 training_log::show_training(&event);

@@ -55,14 +55,15 @@ impl PlanCache {
         parts: &impl Debug,
         make: impl FnOnce() -> Result<T>,
     ) -> Result<Cached<T>> {
-        let key = format!("{} {parts:?}", program());
+        let program = program();
+        let key = format!("{} {parts:?}", program.as_deref().unwrap_or_default());
         let name = format!("{kind}-{:08x}.plan", crc32c::crc32c(key.as_bytes()));
         let path = self.folder.join(name);
-        if let Some(plan) = read(&path, &key) {
+        if let Some(plan) = read(&path, &key).filter(|_| program.is_some()) {
             return Ok(Cached { plan, path, was_there: true });
         }
         let plan = make()?;
-        if self.store {
+        if self.store && program.is_some() {
             make_folder(&self.folder)?;
             file::write(&path, &encode(&Stored { key, plan: &plan }))?;
         }
@@ -70,13 +71,11 @@ impl PlanCache {
     }
 }
 
-/// What tells one build of the program from another: passes may differ.
-fn program() -> String {
-    let built = std::env::current_exe().and_then(|path| path.metadata()).ok().and_then(|of| {
-        let changed = of.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
-        Some((of.len(), changed.as_nanos()))
-    });
-    format!("{} {built:?}", env!("CARGO_PKG_VERSION"))
+/// What tells one build of the program from another, whose passes may differ; none where nothing does.
+fn program() -> Option<String> {
+    let of = std::env::current_exe().and_then(|path| path.metadata()).ok()?;
+    let changed = of.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    Some(format!("{} {} {}", env!("CARGO_PKG_VERSION"), of.len(), changed.as_nanos()))
 }
 
 fn first_line(body: &[u8]) -> String {

@@ -94,12 +94,15 @@ fn measured() {
     look_at(&report.page(), &["int8 &amp; two: each of the 2 instances", "Time by kind of step"]);
 }
 
-/// One tour leaves a page of its own, one of quantizing and one of training.
+/// A tour leaves a page of its own, one of quantizing and one of training; a second one goes over the first.
 #[test]
 fn the_tour() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_frazil"));
-    let output = command.arg("demo").current_dir(&folder).output().unwrap();
+    command.arg("demo").current_dir(&folder);
+    let first = command.output().unwrap();
+    assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stderr));
+    let output = command.output().unwrap();
     let (said, err) =
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert_eq!(output.status.code(), Some(0), "{said}{err}");

@@ -2,7 +2,8 @@
 
 use frazil_kernels::Isa;
 use frazil_kernels::optim::{
-    Adam, Moments, Momentum, adam_f32, add_f32, lamb_f32, momentum_f32, pieces, square_sum_f32,
+    Adam, Moments, Momentum, adam_f32, add_f32, copy_f32, lamb_f32, momentum_f32, pieces,
+    square_sum_f32,
 };
 use frazil_kernels::par::Pool;
 
@@ -117,6 +118,8 @@ fn added(isa: Isa) -> Worst {
         let wanted: Vec<f32> = sum.iter().zip(x.iter()).map(|(a, b)| a + b).collect();
         add_f32(&pool, isa, &mut sum, &x);
         same(&mut worst, &sum, &wanted, "sum");
+        copy_f32(&pool, &mut sum, &x);
+        same(&mut worst, &sum, &x, "copy");
     }
     worst
 }

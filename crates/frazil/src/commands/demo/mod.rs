@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use frazil::Error;
 use frazil::bert::tokenizer::{Casing, Tokenizer, Vocabulary};
 use frazil::tensor::npy::NpzWriter;
 use frazil::tensor::{Tensor, file};
@@ -36,6 +37,12 @@ pub struct Args {
 }
 
 const FOLDER: &str = "frazil-demo";
+
+/// What a tour leaves first; only a folder that has it is gone over again.
+const MARK: (&str, &str) = (
+    "README.txt",
+    "Made by `frazil demo`, which makes all of it anew: keep nothing of your own here.\n",
+);
 
 impl Default for Args {
     fn default() -> Self {
@@ -73,8 +80,8 @@ const MODEL: [(&str, &[u8]); 16] = [
 const BESIDE: [&str; 2] = ["bert_config.json", "vocab.txt"];
 /// Folders with weights of their own.
 const TASKS: [&str; 2] = ["squad", "classifier"];
-/// What a tour before this one has left, which would be gone on with.
-const LEFT: [&str; 2] = ["int8.quantize", "finetuned"];
+/// What a tour before this one has left, which would be gone on with, or be in the way.
+const LEFT: [&str; 4] = ["int8.quantize", "finetuned", "saved_model", "answers"];
 
 /// A step that was taken.
 struct Taken {
@@ -163,6 +170,14 @@ fn take(step: &Step, folder: &Path, out: &mut Vec<u8>, numbers: &mut Numbers) ->
 
 /// Puts the model into its folder, and what it is run on.
 fn unpack(folder: &Path) -> Result<()> {
+    let (name, mark) = MARK;
+    let is_ours = std::fs::read(folder.join(name)).is_ok_and(|text| text == mark.as_bytes());
+    let is_taken = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
+    if is_taken && !is_ours {
+        let what = format!("`{}` has files that the tour did not make", folder.display());
+        return Err(Error::Usage { what, hint: "name a new folder: `--dir FOLDER`".into() }.into());
+    }
+    put(&folder.join(name), mark.as_bytes())?;
     for left in LEFT.map(|left| folder.join(left)) {
         if left.exists() {
             std::fs::remove_dir_all(&left).with_context(|| left.display().to_string())?;
@@ -181,7 +196,11 @@ fn unpack(folder: &Path) -> Result<()> {
 
 fn put(path: &Path, contents: &[u8]) -> Result<()> {
     if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
+        std::fs::create_dir_all(folder).map_err(|source| frazil::tensor::Error::Io {
+            action: "create",
+            path: folder.to_path_buf(),
+            source,
+        })?;
     }
     Ok(file::write(path, contents)?)
 }

@@ -115,7 +115,7 @@ impl Default for Schedule {
 impl Schedule {
     /// All steps for so many examples, and those in which the rate grows: Python's arithmetic.
     pub fn steps(&self, examples: usize) -> (u64, u64) {
-        let batch = (self.batch_size * self.accumulate.max(1)) as f64;
+        let batch = (self.batch_size * self.accumulate) as f64;
         let steps = (examples as f64 / batch * self.epochs) as u64;
         (steps, (steps as f64 * self.warmup_proportion) as u64)
     }
@@ -255,7 +255,7 @@ fn train_on(
     watch(Event::Running {
         examples: prepared.examples,
         samples: prepared.samples,
-        batch: schedule.batch_size * schedule.accumulate.max(1),
+        batch: schedule.batch_size * schedule.accumulate,
         steps,
     })?;
     let rate = Bert { rate: schedule.learning_rate, steps, warmup: warmup_steps };
@@ -385,7 +385,7 @@ pub(crate) fn finetune(
     let settings = [
         ("task", prepared.task.clone()),
         ("examples", prepared.examples.to_string()),
-        ("batch size", (schedule.batch_size * schedule.accumulate.max(1)).to_string()),
+        ("batch size", (schedule.batch_size * schedule.accumulate).to_string()),
         ("learning rate", schedule.learning_rate.to_string()),
         ("epochs", schedule.epochs.to_string()),
         ("warm-up", schedule.warmup_proportion.to_string()),

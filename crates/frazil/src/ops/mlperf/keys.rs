@@ -162,7 +162,6 @@ pub const KEYS: &[Key] = &[
     same("max_training_sequences", Count, "6000000", "sequences to train on at most"),
     same("shuffle", Truth, "false", "in an order by chance"),
     same("duplication_factor", Count, "1", "how often each file has the same text, masked anew"),
-    same("use_prepacked_pretraining_dataset", Truth, "false", "the files hold packs"),
     same("tf_checkpoint", Text, "", "the weights to begin with, and what its optimizer remembers"),
     // The run.
     same("seed", Integer, "1984", "of all chance"),
@@ -194,6 +193,7 @@ pub const KEYS: &[Key] = &[
     mapped("aggregate_metrics_over_steps", Count, STDERR),
     mapped("epochs_per_save", Integer, "checkpoints come by `save_every`, the last one always"),
     mapped("epochs", Count, "`max_training_sequences` says how long"),
+    mapped("use_prepacked_pretraining_dataset", Truth, "the files tell whether they hold packs"),
     mapped("no_validation", Truth, "files to evaluate on are used, and without them none are"),
     mapped("split_qkv", Truth, "query, key and value are one product, and stored apart"),
     // What has no meaning here.

@@ -65,8 +65,9 @@ pub enum Event<'a> {
 /// What came out, for `--json`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The log.
-    pub result: PathBuf,
+    /// The log; none where a run before this one had come to the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<PathBuf>,
     /// `success` or `aborted`.
     pub status: &'static str,
     /// Seconds from `run_start` to `run_stop`.
@@ -176,8 +177,9 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
     let weights = expected(&config, head, 0).into_iter().map(|weight| weight.name).collect();
     let method = optimizer::read(settings, global_batch)?;
     let packs = batch as u64 * replicas * accumulation;
-    // A pack has one sequence at least; evaluations end the run before that.
+    // A pack has one sequence at least; the number of sequences ends the run before that.
     let last = triggers.last().copied().filter(|_| evaluation.is_some()).unwrap_or(most);
+    let most_sequences = evaluation.is_none().then_some(most);
     let limit = settings.count("max_steps").unwrap_or(u64::MAX);
     let logged = method.logged(settings, global_batch, accumulation, seed, shape.max_length);
     let padding = Padding { pieces: shape.max_length, predictions: shape.max_predictions };
@@ -211,7 +213,7 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
     let index = settings.count("submission_run_index").unwrap_or(1);
     let text = |key: &'static str| Value::from(settings.text(key).unwrap_or_default());
     Ok(Plan {
-        options: pretrain::Options { train, evaluation },
+        options: pretrain::Options { train, evaluation, most_sequences },
         global_batch,
         about_steps: (last / global_batch + 1).min(limit),
         notes: notes(settings),
@@ -339,7 +341,7 @@ fn notes(settings: &Settings) -> Vec<String> {
 }
 
 /// Runs a plan, and writes its log when it is over. A run that goes on from a checkpoint says so in
-/// its log, which begins where it goes on.
+/// its log, which begins where it goes on; where nothing was left to do, the log of before stays.
 pub fn run(plan: &Plan, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Result<Report> {
     let mut log = Log::new();
     plan.submission.iter().for_each(|(key, value)| log.point(key, value.clone()));
@@ -405,10 +407,11 @@ pub fn run(plan: &Plan, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Resul
     let time_to_train = start.elapsed().as_secs_f64();
     let of = [("status", status.into()), ("TTT", time_to_train.into())];
     log.add(LineKind::End, "run_stop", Value::Null, &of);
-    if is_first {
-        log.write(&plan.result)?;
+    let result = (training.taken > 0).then(|| plan.result.clone());
+    if let Some(result) = result.as_ref().filter(|_| is_first) {
+        log.write(result)?;
     }
-    Ok(Report { result: plan.result.clone(), status, time_to_train, training })
+    Ok(Report { result, status, time_to_train, training })
 }
 
 /// Where the log of a run goes by these settings.

@@ -34,7 +34,7 @@ pub(super) fn read(settings: &Settings, global_batch: u64) -> Result<Method> {
         Some(table) => Some(Transition {
             init: entry("beta1_schedule", &table, "init")?,
             last: entry("beta1_schedule", &table, "final")?,
-            steps: entry("beta1_schedule", &table, "num_transition_steps")? as u64,
+            steps: whole("beta1_schedule", &table, "num_transition_steps")?,
         }),
         None => None,
     };
@@ -78,6 +78,14 @@ fn entry(key: &str, table: &Map<String, Value>, name: &str) -> Result<f64> {
     })
 }
 
+fn whole(key: &str, table: &Map<String, Value>, name: &str) -> Result<u64> {
+    entry(key, table, name)?;
+    let found = &table[name];
+    found.as_u64().ok_or_else(|| {
+        wrong(format!("`{name}` of `{key}` is {found}"), "give a whole number of steps")
+    })
+}
+
 fn schedule(settings: &Settings, global_batch: u64) -> Result<Schedule> {
     let keys = ["lr_bert_schedule", "lr_schedule_by_step", "lr_schedule_by_epoch"];
     let given: Vec<&str> = keys.into_iter().filter(|key| settings.is_given(key)).collect();
@@ -91,14 +99,14 @@ fn schedule(settings: &Settings, global_batch: u64) -> Result<Schedule> {
     };
     let table = settings.table(key).unwrap_or_default();
     if key == "lr_bert_schedule" {
-        let steps = entry(key, &table, "num_training_steps")? as u64;
+        let steps = whole(key, &table, "num_training_steps")?;
         if steps == 0 {
             return Err(wrong("`lr_bert_schedule` has no steps", "give `num_training_steps`"));
         }
         return Ok(Schedule::Bert(Bert {
             rate: entry(key, &table, "init_lr")?,
             steps,
-            warmup: entry(key, &table, "num_warmup_steps")? as u64,
+            warmup: whole(key, &table, "num_warmup_steps")?,
         }));
     }
     let mut rates = Vec::new();

@@ -51,9 +51,14 @@ pub fn create(
             runs.push(Run { index, result, report: None });
             continue;
         }
+        // What is wrong with the settings is said before anything goes.
         let mut settings = options.settings.clone();
         let folder = PathBuf::from(settings.text("checkpoint_dir").unwrap_or_default());
         let folder = folder.join(format!("run_{index}"));
+        settings.set("checkpoint_dir", folder.display().to_string())?;
+        settings.set("seed", index + FIRST_SEED)?;
+        settings.set("submission_run_index", index)?;
+        let plan = plan(&settings)?;
         if folder.is_dir() {
             let note = format!(
                 "`{}` is of an earlier run, and goes: the run begins anew",
@@ -66,10 +71,7 @@ pub fn create(
                 source,
             })?;
         }
-        settings.set("checkpoint_dir", folder.display().to_string())?;
-        settings.set("seed", index + FIRST_SEED)?;
-        settings.set("submission_run_index", index)?;
-        let report = run(&plan(&settings)?, &mut |event| watch(index, event))?;
+        let report = run(&plan, &mut |event| watch(index, event))?;
         runs.push(Run { index, result, report: Some(report) });
     }
     Ok(runs)

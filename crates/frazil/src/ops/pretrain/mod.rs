@@ -27,6 +27,8 @@ pub struct Options {
     pub train: train::Options,
     /// What it is evaluated on; nothing if not given.
     pub evaluation: Option<Judgement>,
+    /// The training ends when so many sequences were seen; evaluations may end it before.
+    pub most_sequences: Option<u64>,
 }
 
 /// When and on what a training is evaluated.
@@ -78,7 +80,7 @@ pub struct Report {
     pub checkpoint: PathBuf,
     /// Steps altogether.
     pub steps: u64,
-    /// Steps of this run.
+    /// Steps of this run; none where a run before this one had come to the end.
     pub taken: u64,
     /// Sequences altogether.
     pub sequences: u64,
@@ -97,7 +99,8 @@ pub struct Report {
     pub seconds: f64,
 }
 
-/// Trains until all steps are taken, the target is reached, or `watch` has enough.
+/// Trains until all steps are taken, the target is reached, or `watch` has enough. Where a run before this
+/// one has come to its end, nothing is left to do.
 pub fn pretrain(
     options: &Options,
     watch: &mut dyn FnMut(Event<'_>) -> Result<Go>,
@@ -112,15 +115,30 @@ pub fn pretrain(
         true => watch(event),
         false => Ok(Go::On),
     };
-    let mut sequences = 0;
+    let is_enough = |seen: u64| options.most_sequences.is_some_and(|most| seen >= most);
+    let (mut sequences, mut begins_at) = (0, 0);
     let trained = train::train(&options.train, &mut |event| {
         let (step, of, weights) = match event {
             train::Event::Step(step, of, weights) => (step, of, weights),
+            train::Event::Resuming(_, step) => {
+                begins_at = step;
+                return watch(Event::Train(event));
+            }
             train::Event::Begin(seen) => {
-                let go = watch(Event::Train(event))?;
+                sequences = seen;
                 if let Some(judge) = &mut judge {
                     // A run that goes on begins between two triggers.
                     judge.pass(seen);
+                    judge.remember(&History::read(folder)?, begins_at);
+                    if judge.is_over() {
+                        return Ok(Go::Stop);
+                    }
+                }
+                if begins_at > 0 && is_enough(seen) {
+                    return Ok(Go::Stop);
+                }
+                let go = watch(Event::Train(event))?;
+                if let Some(judge) = &judge {
                     watch(Event::BlockStart(judge.next as u64))?;
                 }
                 return Ok(go);
@@ -128,7 +146,10 @@ pub fn pretrain(
             event => return watch(Event::Train(event)),
         };
         sequences = step.seen;
-        let go = watch(Event::Train(train::Event::Step(step, of, weights)))?;
+        let go = match watch(Event::Train(train::Event::Step(step, of, weights)))? {
+            _ if is_enough(step.seen) => Go::Stop,
+            go => go,
+        };
         let Some(judge) = judge.as_mut().filter(|judge| judge.is_due(step.seen)) else {
             return Ok(go);
         };
@@ -139,10 +160,10 @@ pub fn pretrain(
         if comm.is_first() {
             History::evaluated(folder, &evaluation)?;
         }
-        let is_last = evaluated.reached || judge.next >= judge.of.triggers.len();
+        judge.reached |= evaluated.reached;
         let asked = watch(Event::Evaluated(&evaluated))?;
         judge.all.push(evaluated);
-        if is_last {
+        if judge.is_over() {
             return Ok(Go::Stop);
         }
         watch(Event::BlockStart(judge.next as u64))?;
@@ -153,15 +174,17 @@ pub fn pretrain(
     if comm.is_first() {
         train::page("Pre-training", &settings(options), &trained, &history).write(&report)?;
     }
-    let evaluations = judge.map(|judge| judge.all).unwrap_or_default();
-    let target = options.evaluation.as_ref().and_then(|judgement| judgement.target);
+    let (reached, evaluations) = match judge {
+        Some(judge) => (judge.of.target.map(|_| judge.reached), judge.all),
+        None => (None, Vec::new()),
+    };
     Ok(Report {
         steps: trained.steps,
         taken: trained.taken,
         sequences,
         tokens_per_second: per_second(&trained),
         loss: history.curve("loss").last().map(|(_, loss)| loss),
-        reached: target.map(|_| evaluations.last().is_some_and(|last| last.reached)),
+        reached,
         checkpoint: trained.checkpoint,
         evaluations,
         report,
@@ -173,12 +196,17 @@ fn per_second(trained: &Trained) -> f64 {
     if trained.seconds > 0.0 { trained.tokens as f64 / trained.seconds } else { 0.0 }
 }
 
+/// The score that counts.
+const ACCURACY: &str = "masked_lm_accuracy";
+
 /// Who evaluates.
 struct Judge<'o> {
     of: &'o Judgement,
     evaluator: Evaluator,
     /// The next trigger.
     next: usize,
+    /// Whether the accuracy was once as wanted.
+    reached: bool,
     all: Vec<Evaluated>,
 }
 
@@ -193,12 +221,26 @@ impl<'o> Judge<'o> {
         // What is wrong with the files is said before hours are spent.
         frazil_bert::samples::Reader::open(&of.on.records, of.on.reading.clone())?;
         let evaluator = Evaluator::new(of.on.clone(), comm)?;
-        Ok(Self { of, evaluator, next: 0, all: Vec::new() })
+        Ok(Self { of, evaluator, next: 0, reached: false, all: Vec::new() })
     }
 
     /// Passes over the triggers that a run before this one has dealt with.
     fn pass(&mut self, seen: u64) {
         self.next = self.of.triggers.iter().take_while(|trigger| seen > **trigger).count();
+    }
+
+    /// Takes over what evaluations of a run before this one have found, up to the step that it goes on
+    /// from. They were stored as `f32`.
+    fn remember(&mut self, history: &History, step: u64) {
+        let before = history.evaluations.iter().filter(|of| of.step <= step);
+        let mut found = before.flat_map(|of| of.scores.get(ACCURACY));
+        let target = self.of.target.map(|target| target as f32);
+        self.reached = found.any(|found| target.is_some_and(|target| *found as f32 >= target));
+    }
+
+    /// Whether nothing is left to wait for.
+    fn is_over(&self) -> bool {
+        self.reached || self.next >= self.of.triggers.len()
     }
 
     fn is_due(&self, seen: u64) -> bool {
@@ -214,7 +256,7 @@ impl<'o> Judge<'o> {
         // A large batch may go beyond several at once.
         self.pass(step.seen);
         let scores = self.evaluator.evaluate(weights)?;
-        let accuracy = scores.values.get("masked_lm_accuracy").copied().unwrap_or(f64::NAN);
+        let accuracy = scores.values.get(ACCURACY).copied().unwrap_or(f64::NAN);
         let evaluated = Evaluated {
             step: step.report.step + 1,
             sequences: step.seen,

@@ -140,7 +140,8 @@ pub enum Event<'a> {
     Initialized(&'a initial::Report),
     /// The run goes on from this checkpoint, after so many steps.
     Resuming(&'a Path, u64),
-    /// The first step is about to be taken; so many sequences were trained on before.
+    /// The first step is about to be taken; so many sequences were trained on before. To stop here is to
+    /// leave everything as it is.
     Begin(u64),
     /// A step was taken, of so many, and these are the weights now.
     Step(&'a Step, u64, &'a Parameters),
@@ -187,9 +188,9 @@ pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) 
         let weights = weights.as_ref().map(|weights| start::Start::new(weights, vocabulary));
         let weights = weights.as_ref().map(|weights| weights as &dyn TensorStore);
         let (deviation, seed) = (options.config.initializer_range, options.seed);
-        let report = initial::load(trainer.parameters_mut(), weights, deviation, seed)?;
+        let mut report = initial::load(trainer.parameters_mut(), weights, deviation, seed)?;
         if let Some(weights) = weights.filter(|_| options.init_slots) {
-            trainer.load_slots(weights)?;
+            report.slots = Some(trainer.load_slots(weights)?);
         }
         watch(Event::Initialized(&report))?;
     }
@@ -212,8 +213,9 @@ pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) 
     if let Some(path) = before {
         let state = Checkpoint::open(&path, CheckpointOptions::default())?;
         run.resume(&state)?;
+        same_seed(run.trainer.seed(), options.seed, &path)?;
         let steps = run.trainer.steps();
-        match watch(Event::Resuming(&path, steps))? {
+        match watch(Event::Resuming(&path, steps))?.agreed(comm)? {
             Go::On => {}
             Go::Keep(best) => run.keeper.keep_best(best),
             Go::Stop => {
@@ -256,6 +258,9 @@ fn check(options: &Options) -> Result<()> {
         let what = format!("a batch of {} has no {ranks} equal parts", options.reading.packs);
         return wrong(what, "give a batch size that the number of processes divides");
     }
+    if options.accumulate == 0 {
+        return wrong("gradients of 0 batches make no step".into(), "accumulate 1 batch or more");
+    }
     if options.steps == 0 {
         let hint = "give more data, more epochs or a smaller batch";
         return wrong("there is not even one step to take".into(), hint);
@@ -265,7 +270,7 @@ fn check(options: &Options) -> Result<()> {
         let what = format!("a learning rate of {rate} is none");
         return wrong(what, "give a number such as 2e-5");
     }
-    Ok(())
+    Ok(options.optimizer.check()?)
 }
 
 fn trainer_options(options: &Options) -> trainer::Options {
@@ -306,6 +311,19 @@ fn step_graph(
     let cached = cache.plan("step", &parts, make)?;
     watch(Event::Planned(&cached.path, cached.was_there))?;
     Ok(cached.plan)
+}
+
+/// Makes sure that a run goes on by the chances that it began with: its place among the samples is one of
+/// their order.
+fn same_seed(began: u64, asked: u64, checkpoint: &Path) -> Result<()> {
+    if began == asked {
+        return Ok(());
+    }
+    let path = checkpoint.display();
+    Err(Error::Usage {
+        what: format!("`{path}` is of a run with the seed {began}, and this one has {asked}"),
+        hint: "give that seed to go on, or another folder to begin anew".into(),
+    })
 }
 
 /// Makes sure that all ranks begin with the same, before one of them writes.
