@@ -339,6 +339,12 @@ fn submissions_follow_the_rules() {
     // Done already.
     done(folder, &words);
     assert_eq!([read(0), read(1)], logs);
+    // A file of another run is no run of these.
+    fs::write(folder.join("result/bert/result_0.txt"), &logs[1]).unwrap();
+    assert_eq!(frazil(folder, &words).status.code(), Some(1));
+    let seed = |log: &str| mllog::parse(log).unwrap().into_iter().find(|line| line.key == "seed");
+    assert_eq!(seed(&read(0)).unwrap().value, 42);
+    assert_eq!(read(1), logs[1]);
     // The rules of the other division miss what they should.
     let closed = mllog::check(&logs[0].replace("\"open\"", "\"closed\""), Division::Closed);
     assert_eq!(closed, ["no `eval_accuracy` from 0.72 on and below 1"]);

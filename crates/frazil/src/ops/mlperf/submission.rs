@@ -1,10 +1,12 @@
 //! `create_submission`: the runs of a submission, one for each seed, and their logs.
 //!
-//! A file of results is complete or absent, so whatever is there is done. A run that did not end is
-//! begun anew, not gone on with: its time would not be that of a run.
+//! A file of results is complete or absent, so a run whose file is there is done; a file of another seed
+//! is of another run. A run that did not end is begun anew, not gone on with: its time would not be
+//! that of a run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use frazil_train::mllog::parse;
 use frazil_train::run::Go;
 use serde::Serialize;
 
@@ -38,6 +40,13 @@ pub struct Run {
     pub report: Option<Report>,
 }
 
+/// Whether this is the log of a run with that seed.
+fn is_of(result: &Path, seed: u64) -> bool {
+    let Ok(text) = std::fs::read_to_string(result) else { return false };
+    let lines = parse(&text).unwrap_or_default();
+    lines.iter().any(|line| line.key == "seed" && line.value == seed)
+}
+
 /// Takes the runs one after the other; `watch` hears of each, by its number.
 pub fn create(
     options: &Options,
@@ -46,7 +55,8 @@ pub fn create(
     let mut runs = Vec::new();
     for index in options.start..options.end {
         let result = result(&options.settings, index);
-        if result.is_file() && !options.again {
+        let seed = index + FIRST_SEED;
+        if !options.again && is_of(&result, seed) {
             watch(index, Event::Note(&format!("`{}` is there", result.display())))?;
             runs.push(Run { index, result, report: None });
             continue;
@@ -56,7 +66,7 @@ pub fn create(
         let folder = PathBuf::from(settings.text("checkpoint_dir").unwrap_or_default());
         let folder = folder.join(format!("run_{index}"));
         settings.set("checkpoint_dir", folder.display().to_string())?;
-        settings.set("seed", index + FIRST_SEED)?;
+        settings.set("seed", seed)?;
         settings.set("submission_run_index", index)?;
         let plan = plan(&settings)?;
         if folder.is_dir() {
