@@ -1,8 +1,9 @@
 //! Checkpoints of a training, as TensorFlow's Estimator leaves them in a folder: `model.ckpt-STEP`
 //! with `.index`, `.data` and `.meta`, the file `checkpoint` that names the newest, and `graph.pbtxt`.
 //!
-//! A checkpoint is named in `checkpoint` when all of its files are there; older ones are removed
-//! after that. So whenever a run is killed, the newest that is named is whole.
+//! A checkpoint is named in `checkpoint` when all of its files are there, so whenever a run is killed, the
+//! newest that is named is whole. Older ones are removed when a step from it was taken: weights from which
+//! no step can be taken are no reason to lose those before them.
 
 use std::path::{Path, PathBuf};
 
@@ -64,7 +65,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Writes the checkpoint of a step, and removes those that are too old.
+    /// Writes the checkpoint of a step. Older ones stay until [`Keeper::prune`] is called.
     pub fn save(
         &mut self,
         step: u64,
@@ -80,20 +81,43 @@ impl Keeper {
         meta_graph::write(meta_path(&prefix), &self.meta)?;
         self.all.retain(|path| *path != prefix);
         self.all.push(prefix.clone());
+        self.name_all()?;
+        Ok(prefix)
+    }
+
+    /// Removes those that are too old.
+    pub fn prune(&mut self) -> Result<()> {
         let old = if self.keep == 0 { 0 } else { self.all.len().saturating_sub(self.keep) };
         let mut newer = self.all.split_off(old);
         let (best, gone): (Vec<_>, Vec<_>) =
             self.all.drain(..).partition(|path| Some(path) == self.best.as_ref());
         self.all = best;
         self.all.append(&mut newer);
+        if !gone.is_empty() {
+            self.name_all()?;
+            gone.iter().for_each(|old| remove(old));
+        }
+        Ok(())
+    }
+
+    /// Takes the newest one back, if there is one before it.
+    pub fn take_back(&mut self) -> Result<()> {
+        if self.all.len() > 1 {
+            let newest = self.all.pop();
+            self.name_all()?;
+            newest.iter().for_each(|newest| remove(newest));
+        }
+        Ok(())
+    }
+
+    /// Writes `checkpoint`.
+    fn name_all(&self) -> Result<()> {
         let state = CheckpointState {
-            model_checkpoint_path: prefix.clone(),
+            model_checkpoint_path: self.all.last().cloned().unwrap_or_default(),
             all_model_checkpoint_paths: self.all.clone(),
             ..CheckpointState::default()
         };
-        state.write(&self.folder)?;
-        gone.iter().for_each(|old| remove(old));
-        Ok(prefix)
+        Ok(state.write(&self.folder)?)
     }
 }
 
@@ -145,15 +169,25 @@ mod tests {
         keeper.keep_best(&first);
         for step in [10, 20, 30] {
             keeper.save(step, state(step)).unwrap();
+            // One more than is kept, until it is certain that the newest is of use.
+            assert!(index_path(&path(folder.path(), step - 10)).exists());
+            keeper.prune().unwrap();
         }
         assert_eq!(named(folder.path()), ["model.ckpt-0", "model.ckpt-20", "model.ckpt-30"]);
         assert!(!index_path(&folder.path().join("model.ckpt-10")).exists());
         // Another run goes on, and nothing is the best any more.
         let mut keeper = open();
         let last = keeper.save(40, state(40)).unwrap();
+        keeper.prune().unwrap();
         assert_eq!(named(folder.path()), ["model.ckpt-30", "model.ckpt-40"]);
         assert_eq!(newest(folder.path()).unwrap(), Some(last.clone()));
         assert!(!meta_path(&first).exists() && meta_path(&last).exists());
+        // One that is of no use goes again, but never the only one.
+        for left in ["model.ckpt-30", "model.ckpt-30"] {
+            keeper.take_back().unwrap();
+            assert_eq!(named(folder.path()), [left]);
+        }
+        assert!(!index_path(&last).exists());
     }
 
     #[test]

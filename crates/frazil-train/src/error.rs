@@ -197,7 +197,8 @@ impl Error {
                     .to_owned(),
             ),
             Self::NotFinite { .. } => Some(
-                "a smaller learning rate or a longer warm-up may help; the last checkpoint is whole"
+                "a smaller learning rate or a longer warm-up may help; the folder's last checkpoint is \
+                 one that a step could be taken from"
                     .to_owned(),
             ),
             Self::NoState { .. } | Self::WrongState { .. } => Some(

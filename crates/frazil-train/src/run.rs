@@ -54,8 +54,8 @@ pub enum Event<'a> {
     Begin(u64),
     /// A step was taken, and these are the weights now.
     Step(&'a Step, &'a Parameters),
-    /// A checkpoint was written, after so many steps.
-    Saved(&'a Path, u64),
+    /// A checkpoint was written, after so many steps; whether because the run is to stop.
+    Saved(&'a Path, u64, bool),
 }
 
 /// What whoever watches wants.
@@ -66,6 +66,8 @@ pub enum Go {
     On,
     /// More; this checkpoint is the best so far, and stays.
     Keep(PathBuf),
+    /// More, after a checkpoint.
+    Save,
     /// No more: a checkpoint is written, if there is none of this step, and the run ends.
     Stop,
 }
@@ -76,10 +78,15 @@ impl Go {
         if comm.size() == 1 {
             return Ok(self);
         }
-        let own: &[u8] = if self == Go::Stop { b"stop" } else { b"on" };
+        let own: &[u8] = match self {
+            Go::Stop => b"stop",
+            Go::Save => b"save",
+            Go::On | Go::Keep(_) => b"on",
+        };
         Ok(match (&from_first(comm, own)?[..], self) {
             (b"stop", _) => Go::Stop,
-            (_, Go::Stop) => Go::On,
+            (b"save", _) => Go::Save,
+            (_, Go::Stop | Go::Save) => Go::On,
             (_, own) => own,
         })
     }
@@ -115,22 +122,33 @@ impl Run<'_> {
     ) -> std::result::Result<PathBuf, E> {
         let mut saved = match self.keeper.newest() {
             Some(newest) if self.trainer.steps() > 0 => newest.to_path_buf(),
-            _ => self.save(watch)?.0,
+            _ => self.save(watch, false)?.0,
         };
         let mut saved_at = self.trainer.steps();
         if watch(Event::Begin(self.seen))?.agreed(self.trainer.comm())? == Go::Stop {
             return Ok(saved);
         }
         while self.trainer.steps() < self.plan.steps {
-            let step = self.step()?;
+            let step = match self.step() {
+                Err(error @ Error::NotFinite { .. }) => {
+                    if saved_at == self.trainer.steps() && self.trainer.comm().is_first() {
+                        self.keeper.take_back()?;
+                    }
+                    return Err(error.into());
+                }
+                step => step?,
+            };
+            if self.trainer.comm().is_first() {
+                self.keeper.prune()?;
+            }
             let go = watch(Event::Step(&step, self.trainer.parameters()))?;
             let go = go.agreed(self.trainer.comm())?;
             let at = self.trainer.steps();
             let is_last = at >= self.plan.steps || go == Go::Stop;
             // A step that was passed over is no reason to store the one before it again.
             let is_due = self.plan.save_every > 0 && at.is_multiple_of(self.plan.save_every);
-            if at != saved_at && (is_last || is_due) {
-                let (path, go) = self.save(watch)?;
+            if at != saved_at && (is_last || is_due || go == Go::Save) {
+                let (path, go) = self.save(watch, go == Go::Stop)?;
                 (saved, saved_at) = (path, at);
                 if go == Go::Stop {
                     break;
@@ -139,6 +157,9 @@ impl Run<'_> {
             if go == Go::Stop {
                 break;
             }
+        }
+        if self.trainer.comm().is_first() {
+            self.keeper.prune()?;
         }
         Ok(saved)
     }
@@ -166,7 +187,9 @@ impl Run<'_> {
     fn save<E: From<Error>>(
         &mut self,
         watch: &mut dyn FnMut(Event<'_>) -> std::result::Result<Go, E>,
+        stopping: bool,
     ) -> std::result::Result<(PathBuf, Go), E> {
+        self.trainer.check()?;
         let Position { epoch, sample, pack } = Reader::position(self.reader);
         let place = [epoch, sample, pack, self.seen].map(|number| number as i64).to_vec();
         let place = Tensor::from_vec([4], place).expect("four numbers");
@@ -181,7 +204,7 @@ impl Run<'_> {
             }
         };
         comm.barrier()?;
-        let go = watch(Event::Saved(&path, step))?.agreed(comm)?;
+        let go = watch(Event::Saved(&path, step, stopping))?.agreed(comm)?;
         if let Go::Keep(best) = &go {
             self.keeper.keep_best(best);
         }

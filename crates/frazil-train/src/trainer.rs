@@ -529,6 +529,18 @@ impl Trainer {
         Ok(loaded)
     }
 
+    /// Refuses weights that are no numbers: with those nothing goes on.
+    pub fn check(&self) -> Result<()> {
+        let all = (0..self.parameters.len()).flat_map(|at| self.parameters.values(at));
+        match all.copied().find(|value| !value.is_finite()) {
+            Some(value) => {
+                let (what, value) = ("weight", value.into());
+                Err(Error::NotFinite { what, step: self.step, value })
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Goes on from a stored [`Trainer::state`].
     pub fn restore(&mut self, state: &dyn TensorStore) -> Result<()> {
         let get = |name: &str| {

@@ -349,7 +349,11 @@ fn mistakes() {
     assert!(fails(&|o| o.max_seq_length = 4096).contains("only trained up to"));
     assert!(fails(&|o| o.schedule.epochs = 0.0).contains("not even one step"));
     assert!(fails(&|o| o.schedule.learning_rate = f64::NAN).contains("learning rate"));
-    assert!(fails(&|o| o.schedule.accumulate = 0).contains("0 batches"));
+    assert!(fails(&|o| o.schedule.accumulate = 0).contains("0 examples"));
+    assert!(fails(&|o| o.schedule.warmup_proportion = 2.0).contains("a warm-up of 2"));
+    assert!(fails(&|o| o.schedule.epochs = f64::NAN).contains("NaN epochs"));
+    assert!(fails(&|o| (o.evaluate, o.early_stop) = (false, Some(1))).contains("no scores"));
+    assert!(!output.exists(), "nothing was written");
     assert!(fails(&|o| o.task = Task::StsB).contains("has scores"));
     // A loss that is no number stops the run; the checkpoint before it stays.
     let said = fails(&|o| o.schedule.learning_rate = 1e30);

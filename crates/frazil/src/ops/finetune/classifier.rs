@@ -12,10 +12,10 @@ use frazil_bert::{BertConfig, Head};
 use frazil_train::run::Go;
 
 use super::{
-    Event, Export, Judge, Model, Prepared, Report, Schedule, Trained, finetune, open_model,
-    train_only,
+    Event, Export, Judge, Model, Prepared, Report, Schedule, Trained, check_early_stop, finetune,
+    open_model, train_only,
 };
-use crate::ops::{make_folder, run_classifier};
+use crate::ops::{make_folder, run_classifier, train};
 use crate::{Error, Result};
 
 /// What is learnt, from what.
@@ -44,6 +44,7 @@ pub struct Options {
 
 /// Trains and evaluates.
 pub fn classifier(options: &Options, watch: &mut dyn FnMut(Event<'_>)) -> Result<Report> {
+    check_early_stop(options.early_stop, options.evaluate)?;
     let is_first = options.schedule.comm.is_first();
     let prepared = prepare(options, &mut |note| {
         if is_first {
@@ -93,6 +94,7 @@ fn no_classes(task: Task) -> Error {
 
 /// Reads and checks the data, and writes `train.tf_record`.
 fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> {
+    options.schedule.check()?;
     let (config, tokenizer) = open_model(&options.model)?;
     let positions = config.max_position_embeddings;
     if options.max_seq_length > positions {
@@ -113,6 +115,7 @@ fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> 
         // What is wrong with the dev set is said before hours are spent.
         options.task.read(&options.data_dir, Split::Dev, &how)?;
     }
+    train::same_model(&options.model.output_dir, &config, Head::Classifier, count)?;
     let prepared = |records: Vec<PathBuf>, examples: usize, samples: usize| Prepared {
         task: options.task.to_string(),
         head: Head::Classifier,

@@ -24,7 +24,7 @@ use frazil_train::schedule::Bert;
 use serde::Serialize;
 
 use super::make_folder;
-use super::train::{self, Evaluation, History, Trained};
+use super::train::{self, Evaluation, History, Stop, Trained};
 use crate::{Error, Result};
 
 pub use export::{Export, export_saved_model};
@@ -91,6 +91,8 @@ pub struct Schedule {
     pub threads: Option<usize>,
     /// Who trains together. The first one writes, and is the only one that watches.
     pub comm: Arc<dyn Comm>,
+    /// What can end the run before its time.
+    pub stop: Stop,
 }
 
 impl Default for Schedule {
@@ -108,11 +110,32 @@ impl Default for Schedule {
             recompute: false,
             threads: None,
             comm: Arc::new(Solo),
+            stop: Stop::default(),
         }
     }
 }
 
 impl Schedule {
+    /// Refuses what cannot be meant, before anything is read or written.
+    pub(crate) fn check(&self) -> Result<()> {
+        let wrong = |what: String, hint: &str| Err(Error::Usage { what, hint: hint.into() });
+        if self.batch_size == 0 || self.accumulate == 0 {
+            return wrong("a step of 0 examples learns nothing".into(), "give 1 or more");
+        }
+        if !(self.learning_rate.is_finite() && self.learning_rate >= 0.0) {
+            let what = format!("a learning rate of {} is none", self.learning_rate);
+            return wrong(what, "give a number such as 2e-5");
+        }
+        if !(self.epochs.is_finite() && self.epochs >= 0.0) {
+            return wrong(format!("{} epochs cannot be trained", self.epochs), "give 1 or more");
+        }
+        if !(0.0..=1.0).contains(&self.warmup_proportion) {
+            let what = format!("a warm-up of {} is no part of all steps", self.warmup_proportion);
+            return wrong(what, "give a number from 0 to 1, such as 0.1");
+        }
+        Ok(())
+    }
+
     /// All steps for so many examples, and those in which the rate grows: Python's arithmetic.
     pub fn steps(&self, examples: usize) -> (u64, u64) {
         let batch = (self.batch_size * self.accumulate) as f64;
@@ -159,6 +182,8 @@ pub struct Report {
     pub steps: u64,
     /// Steps of this run.
     pub taken: u64,
+    /// Whether it was told to stop before its time.
+    pub stopped: bool,
     /// Pieces a second, without padding.
     pub tokens_per_second: f64,
     /// The scores, in the order of steps.
@@ -273,6 +298,7 @@ fn train_on(
     options.recompute = schedule.recompute;
     options.threads = schedule.threads;
     options.comm = Arc::clone(&schedule.comm);
+    options.stop = schedule.stop.clone();
     train::train(&options, &mut |event| watch(Event::Train(event)))
 }
 
@@ -293,6 +319,17 @@ fn export_of(
 
 /// The scores of a checkpoint.
 pub(crate) type Scores<'j> = &'j dyn Fn(&Path) -> Result<BTreeMap<String, f64>>;
+
+/// Refuses to wait for better scores where there are none.
+pub(crate) fn check_early_stop(early_stop: Option<usize>, evaluates: bool) -> Result<()> {
+    match early_stop.filter(|_| !evaluates) {
+        None => Ok(()),
+        Some(_) => Err(Error::Usage {
+            what: "there are no scores that could say when to stop early".into(),
+            hint: "evaluate on a dev set, or train to the end".into(),
+        }),
+    }
+}
 
 /// How scores are judged on the way.
 pub(crate) struct Judge<'j> {
@@ -338,9 +375,6 @@ pub(crate) fn finetune(
     let start = Instant::now();
     let folder = &model.output_dir;
     let is_first = schedule.comm.is_first();
-    if is_first {
-        model.complete()?;
-    }
     let mut watch = |event: Event<'_>| {
         if is_first {
             watch(event);
@@ -350,7 +384,10 @@ pub(crate) fn finetune(
     let best = |standing: &Standing| standing.best.map(|(_, step)| checkpoint_path(folder, step));
     let trained = train_on(prepared, model, schedule, &mut |event| {
         let (path, step, resumed) = match event {
-            Event::Train(train::Event::Saved(path, step)) => (path.to_path_buf(), step, false),
+            // What is left unevaluated here is made up for when the run goes on.
+            Event::Train(train::Event::Saved(path, step, false)) => {
+                (path.to_path_buf(), step, false)
+            }
             Event::Train(train::Event::Resuming(path, step)) => (path.to_path_buf(), step, true),
             other => {
                 watch(other);
@@ -358,6 +395,9 @@ pub(crate) fn finetune(
             }
         };
         watch(event);
+        if is_first && (resumed || step == 0) {
+            model.complete()?;
+        }
         let Some(scores) = judge.scores.filter(|_| step > 0) else { return Ok(Go::On) };
         let mut seen = false;
         if resumed {
@@ -407,6 +447,7 @@ pub(crate) fn finetune(
         examples: prepared.examples,
         steps: trained.steps,
         taken: trained.taken,
+        stopped: schedule.stop.is_asked(),
         tokens_per_second: match trained.seconds > 0.0 {
             true => trained.tokens as f64 / trained.seconds,
             false => 0.0,

@@ -16,11 +16,11 @@ use frazil_train::comm::gather;
 use frazil_train::run::Go;
 
 use super::{
-    Event, Export, Judge, Model, Prepared, Report, Schedule, Trained, finetune, open_model,
-    train_only,
+    Event, Export, Judge, Model, Prepared, Report, Schedule, Trained, check_early_stop, finetune,
+    open_model, train_only,
 };
 use crate::Result;
-use crate::ops::make_folder;
+use crate::ops::{make_folder, train};
 use crate::ops::predict::answer::{self, Answerer, Questions};
 use crate::ops::text_model;
 use crate::source::GraphOptions;
@@ -50,6 +50,7 @@ pub struct Options {
 
 /// Trains and evaluates.
 pub fn squad(options: &Options, watch: &mut dyn FnMut(Event<'_>)) -> Result<Report> {
+    check_early_stop(options.early_stop, options.dev_file.is_some())?;
     let reference = options.dev_file.as_ref();
     let reference = reference.map(|path| Reference::open(path, options.on_bad_row)).transpose()?;
     let is_first = options.schedule.comm.is_first();
@@ -95,7 +96,9 @@ pub fn export(
 
 /// Reads and checks the data, and writes `train.tf_record`.
 fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> {
+    options.schedule.check()?;
     let (config, tokenizer) = open_model(&options.model)?;
+    train::same_model(&options.model.output_dir, &config, Head::Squad, 2)?;
     let prepared = |records: Vec<PathBuf>, examples: usize, samples: usize| Prepared {
         task: if options.predict.version_2 { "SQuAD 2.0" } else { "SQuAD 1.1" }.to_owned(),
         head: Head::Squad,

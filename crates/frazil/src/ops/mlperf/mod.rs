@@ -65,7 +65,7 @@ pub enum Event<'a> {
 /// What came out, for `--json`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The log; none where a run before this one had come to the end.
+    /// The log; none of a run that was told to stop, or of one that found nothing left to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<PathBuf>,
     /// `success` or `aborted`.
@@ -197,7 +197,7 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
         loss_scale: method.loss_scale,
         steps: (last / packs + 1).min(limit),
         schedule: method.schedule.clone(),
-        save_every: settings.count("save_every").unwrap_or(0),
+        save_every: settings.count("save_every").unwrap_or_default(),
         keep: settings.size("keep"),
         seed,
         recompute: settings.truth("recompute"),
@@ -341,7 +341,8 @@ fn notes(settings: &Settings) -> Vec<String> {
 }
 
 /// Runs a plan, and writes its log when it is over. A run that goes on from a checkpoint says so in
-/// its log, which begins where it goes on; where nothing was left to do, the log of before stays.
+/// its log, which begins where it goes on. One that is told to stop has none, and where nothing is left to
+/// do, the log of before stays.
 pub fn run(plan: &Plan, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Result<Report> {
     let mut log = Log::new();
     plan.submission.iter().for_each(|(key, value)| log.point(key, value.clone()));
@@ -407,7 +408,8 @@ pub fn run(plan: &Plan, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Resul
     let time_to_train = start.elapsed().as_secs_f64();
     let of = [("status", status.into()), ("TTT", time_to_train.into())];
     log.add(LineKind::End, "run_stop", Value::Null, &of);
-    let result = (training.taken > 0).then(|| plan.result.clone());
+    let is_whole = training.taken > 0 && !training.stopped;
+    let result = is_whole.then(|| plan.result.clone());
     if let Some(result) = result.as_ref().filter(|_| is_first) {
         log.write(result)?;
     }

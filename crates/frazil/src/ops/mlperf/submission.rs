@@ -6,11 +6,12 @@
 
 use std::path::{Path, PathBuf};
 
+use frazil_train::checkpoint::newest;
 use frazil_train::mllog::parse;
 use frazil_train::run::Go;
 use serde::Serialize;
 
-use super::{Event, Report, Settings, plan, result, run};
+use super::{Event, Report, Settings, plan, result, run, wrong};
 use crate::Result;
 
 /// The seed of the first run.
@@ -36,15 +37,31 @@ pub struct Run {
     pub index: u64,
     /// Its log.
     pub result: PathBuf,
+    /// `success` or `aborted`.
+    pub status: String,
     /// What came out; nothing if it was done before.
     pub report: Option<Report>,
 }
 
-/// Whether this is the log of a run with that seed.
-fn is_of(result: &Path, seed: u64) -> bool {
-    let Ok(text) = std::fs::read_to_string(result) else { return false };
-    let lines = parse(&text).unwrap_or_default();
-    lines.iter().any(|line| line.key == "seed" && line.value == seed)
+/// What a log says came of the run with that seed, if it is the log of that run.
+fn status(result: &Path, seed: u64) -> Option<String> {
+    let lines = parse(&std::fs::read_to_string(result).ok()?).ok()?;
+    lines.iter().find(|line| line.key == "seed" && line.value == seed)?;
+    let stop = lines.iter().find(|line| line.key == "run_stop")?;
+    Some(stop.metadata.get("status")?.as_str()?.to_owned())
+}
+
+/// Refuses to remove what no run has left.
+fn begins_anew(folder: &Path) -> Result<()> {
+    let is_runs = newest(folder)?.is_some();
+    let is_empty = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
+    match is_runs || is_empty {
+        true => Ok(()),
+        false => Err(wrong(
+            format!("`{}` would begin anew, but no run has left it", folder.display()),
+            "name another `checkpoint_dir`, or take the folder away",
+        )),
+    }
 }
 
 /// Takes the runs one after the other; `watch` hears of each, by its number.
@@ -52,13 +69,16 @@ pub fn create(
     options: &Options,
     watch: &mut dyn FnMut(u64, Event<'_>) -> Result<Go>,
 ) -> Result<Vec<Run>> {
+    if options.start >= options.end {
+        let what = format!("from run {} to run {} there is none", options.start, options.end);
+        return Err(wrong(what, "`--end-index` is the one that is not run any more"));
+    }
     let mut runs = Vec::new();
     for index in options.start..options.end {
         let result = result(&options.settings, index);
         let seed = index + FIRST_SEED;
-        if !options.again && is_of(&result, seed) {
-            watch(index, Event::Note(&format!("`{}` is there", result.display())))?;
-            runs.push(Run { index, result, report: None });
+        if let Some(status) = status(&result, seed).filter(|_| !options.again) {
+            runs.push(Run { index, result, status, report: None });
             continue;
         }
         // What is wrong with the settings is said before anything goes.
@@ -70,6 +90,7 @@ pub fn create(
         settings.set("submission_run_index", index)?;
         let plan = plan(&settings)?;
         if folder.is_dir() {
+            begins_anew(&folder)?;
             let note = format!(
                 "`{}` is of an earlier run, and goes: the run begins anew",
                 folder.display()
@@ -82,7 +103,11 @@ pub fn create(
             })?;
         }
         let report = run(&plan, &mut |event| watch(index, event))?;
-        runs.push(Run { index, result, report: Some(report) });
+        let (status, stopped) = (report.status.to_owned(), report.training.stopped);
+        runs.push(Run { index, result, status, report: Some(report) });
+        if stopped {
+            break;
+        }
     }
     Ok(runs)
 }

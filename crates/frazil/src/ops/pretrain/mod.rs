@@ -82,6 +82,8 @@ pub struct Report {
     pub steps: u64,
     /// Steps of this run; none where a run before this one had come to the end.
     pub taken: u64,
+    /// Whether it was told to stop before its time.
+    pub stopped: bool,
     /// Sequences altogether.
     pub sequences: u64,
     /// Pieces a second, without padding.
@@ -167,7 +169,11 @@ pub fn pretrain(
             return Ok(Go::Stop);
         }
         watch(Event::BlockStart(judge.next as u64))?;
-        Ok(if asked == Go::On { go } else { asked })
+        Ok(match (go, asked) {
+            (Go::Stop, _) | (_, Go::Stop) => Go::Stop,
+            // What a run has come to is worth keeping.
+            _ => Go::Save,
+        })
     })?;
     let history = History::read(folder)?;
     let report = folder.join("report.html");
@@ -181,6 +187,7 @@ pub fn pretrain(
     Ok(Report {
         steps: trained.steps,
         taken: trained.taken,
+        stopped: options.train.stop.is_asked(),
         sequences,
         tokens_per_second: per_second(&trained),
         loss: history.curve("loss").last().map(|(_, loss)| loss),

@@ -85,7 +85,15 @@ fn scalars(folder: &Path) -> Result<Scalars> {
     for path in files {
         // The last event of a run that was killed may be cut: what comes before it counts.
         for event in events::read(&path)?.map_while(std::result::Result::ok) {
-            let Some(event::What::Summary(of)) = event.what else { continue };
+            let of = match event.what {
+                Some(event::What::Summary(of)) => of,
+                // A run that began here, after one that came further.
+                Some(event::What::SessionLog(_)) => {
+                    found.split_off(&(event.step.max(0) as u64));
+                    continue;
+                }
+                _ => continue,
+            };
             for value in of.value {
                 let Some(summary::value::Value::SimpleValue(number)) = value.value else {
                     continue;
@@ -107,18 +115,23 @@ pub(super) struct Writer {
     steps: u64,
     tokens: u64,
     seconds: f64,
+    /// Steps that were taken by the last one, and its rate.
+    last: (u64, f64),
 }
 
 impl Writer {
     /// For a run of so many steps that begins after some.
     pub(super) fn create(folder: &Path, from: u64, steps: u64) -> Result<Self> {
         let mut events = EventWriter::create(folder, "")?;
-        if from > 0 {
-            events.restart(from as i64)?;
+        // What a run before this one came to beyond that is void.
+        let next = from as i64 + 1;
+        events.restart(next)?;
+        if folder.join(EVAL).is_dir() {
+            EventWriter::create(folder.join(EVAL), "")?.restart(next)?;
         }
         let every = (steps / POINTS).clamp(1, 100);
         let (sums, steps, tokens, seconds) = (BTreeMap::new(), 0, 0, 0.0);
-        Ok(Self { events, every, sums, steps, tokens, seconds })
+        Ok(Self { events, every, sums, steps, tokens, seconds, last: (0, 0.0) })
     }
 
     pub(super) fn step(&mut self, step: &Step) -> Result<()> {
@@ -132,15 +145,17 @@ impl Writer {
         self.steps += 1;
         self.tokens += step.tokens as u64;
         self.seconds += step.seconds;
-        let taken = report.step + 1;
-        if taken.is_multiple_of(self.every) {
-            self.point(taken, f64::from(report.rate))?;
-        }
-        Ok(())
+        self.last = (report.step + 1, f64::from(report.rate));
+        if self.last.0.is_multiple_of(self.every) { self.point() } else { Ok(()) }
     }
 
-    fn point(&mut self, taken: u64, rate: f64) -> Result<()> {
-        let steps = self.steps as f64;
+    /// A last point, of the steps since the one before.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        if self.steps > 0 { self.point() } else { Ok(()) }
+    }
+
+    fn point(&mut self) -> Result<()> {
+        let ((taken, rate), steps) = (self.last, self.steps as f64);
         let mut values = std::mem::take(&mut self.sums);
         values.values_mut().for_each(|value| *value /= steps);
         values.insert("learning_rate".to_owned(), rate);

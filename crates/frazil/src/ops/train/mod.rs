@@ -7,14 +7,17 @@
 //! that went is the business of [`finetune`](super::finetune) and of the old programs.
 
 mod history;
+mod lock;
 mod page;
 mod start;
+mod stop;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use frazil_bert::build::{self, build};
 use frazil_bert::config::Formulas;
+use frazil_bert::names::variables::expected;
 use frazil_bert::packing::Depth;
 use frazil_bert::samples::{Reader, ReaderOptions};
 use frazil_bert::{BertConfig, Head};
@@ -37,6 +40,7 @@ use crate::{Error, Result};
 pub use frazil_train::run::Step;
 pub use history::{Evaluation, History, Point};
 pub use page::page;
+pub use stop::Stop;
 
 /// Dropout in front of a classifier; the original has the number in its code.
 const POOLED_DROPOUT: f32 = 0.1;
@@ -91,6 +95,8 @@ pub struct Options {
     pub plans: Option<PathBuf>,
     /// Who trains together: each has its part of every batch.
     pub comm: Arc<dyn Comm>,
+    /// What can end the run before its time.
+    pub stop: Stop,
 }
 
 impl Options {
@@ -127,6 +133,7 @@ impl Options {
             threads: None,
             plans: None,
             comm: Arc::new(Solo),
+            stop: Stop::default(),
         }
     }
 }
@@ -145,8 +152,8 @@ pub enum Event<'a> {
     Begin(u64),
     /// A step was taken, of so many, and these are the weights now.
     Step(&'a Step, u64, &'a Parameters),
-    /// A checkpoint was written, after so many steps.
-    Saved(&'a Path, u64),
+    /// A checkpoint was written, after so many steps; whether because the run is to stop.
+    Saved(&'a Path, u64, bool),
 }
 
 /// What a run comes to.
@@ -172,6 +179,7 @@ pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) 
     let whole = graph(options, true)?;
     trainer.carry(whole.clone())?;
     let comm = &*options.comm;
+    let _lock = comm.is_first().then(|| Lock::take(&options.output_dir)).transpose()?;
     let reading = ReaderOptions {
         repeat: true,
         packs: options.reading.packs / comm.size(),
@@ -230,19 +238,22 @@ pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) 
         run.keeper.write_graph()?;
         writer = Some(history::Writer::create(&options.output_dir, from, options.steps)?);
     }
+    let _listens = options.stop.listen();
     let checkpoint = run.go(&mut |event| match event {
         run::Event::Begin(seen) => watch(Event::Begin(seen)),
         run::Event::Step(step, weights) => {
             tokens += step.tokens as u64;
             seconds += step.seconds;
             writer.as_mut().map_or(Ok(()), |writer| writer.step(step))?;
-            watch(Event::Step(step, options.steps, weights))
+            let go = watch(Event::Step(step, options.steps, weights))?;
+            Ok(if options.stop.is_asked() { Go::Stop } else { go })
         }
-        run::Event::Saved(path, step) => {
+        run::Event::Saved(path, step, stopping) => {
             writer.as_mut().map_or(Ok(()), history::Writer::flush)?;
-            watch(Event::Saved(path, step))
+            watch(Event::Saved(path, step, stopping))
         }
     })?;
+    writer.as_mut().map_or(Ok(()), history::Writer::finish)?;
     let steps = trainer.steps();
     Ok(Trained { checkpoint, steps, taken: steps - from, tokens, seconds })
 }
@@ -267,7 +278,7 @@ fn check(options: &Options) -> Result<()> {
     }
     let rate = options.schedule.largest();
     if !(rate.is_finite() && rate >= 0.0) {
-        let what = format!("a learning rate of {rate} is none");
+        let what = "a learning rate is below 0, or no number".into();
         return wrong(what, "give a number such as 2e-5");
     }
     Ok(options.optimizer.check()?)
@@ -311,6 +322,34 @@ fn step_graph(
     let cached = cache.plan("step", &parts, make)?;
     watch(Event::Planned(&cached.path, cached.was_there))?;
     Ok(cached.plan)
+}
+
+/// Refuses a folder with a checkpoint of another model, before anything is written there.
+pub(crate) fn same_model(
+    folder: &Path,
+    config: &BertConfig,
+    head: Head,
+    labels: usize,
+) -> Result<()> {
+    let Some(path) = newest(folder)? else { return Ok(()) };
+    let there = Checkpoint::open(&path, CheckpointOptions::default())?;
+    for weight in expected(config, head, labels).into_iter().filter(|weight| weight.needed) {
+        let found = there.info(&weight.name).map(|info| &info.shape);
+        if found == Some(&weight.shape) {
+            continue;
+        }
+        let found = found.map_or("none".to_owned(), |shape| format!("one of {shape}"));
+        return Err(Error::Usage {
+            what: format!(
+                "`{}` is of another model: `{}` is to be {}, and it has {found}",
+                path.display(),
+                weight.name,
+                weight.shape
+            ),
+            hint: "choose another folder to begin anew".into(),
+        });
+    }
+    Ok(())
 }
 
 /// Makes sure that a run goes on by the chances that it began with: its place among the samples is one of

@@ -1,0 +1,63 @@
+//! One run at a time in a folder: two would write over each other's checkpoints.
+
+use std::fs::{File, TryLockError};
+use std::path::Path;
+
+use crate::ops::make_folder;
+use crate::{Error, Result};
+
+const NAME: &str = ".frazil.lock";
+
+/// Held while a run writes into a folder; the system lets go of it when the process ends, however that is.
+pub(super) struct Lock(#[expect(dead_code, reason = "it is held, not used")] File);
+
+impl Lock {
+    /// Takes the folder, which is made if need be, and clears away what a run that was killed had begun to
+    /// write. Where the file system has no locks, nothing is locked.
+    pub(super) fn take(folder: &Path) -> Result<Self> {
+        make_folder(folder)?;
+        let path = folder.join(NAME);
+        let file = File::create(&path).map_err(|source| frazil_tensor::Error::Io {
+            action: "create",
+            path,
+            source,
+        })?;
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            return Err(Error::Usage {
+                what: format!("another run is training in `{}`", folder.display()),
+                hint: "wait for its end, or choose another folder".into(),
+            });
+        }
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.starts_with(".model.ckpt-") && name.ends_with(".partial") {
+                // What cannot be removed is only in the way.
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+        Ok(Self(file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("new");
+        let lock = Lock::take(&folder).unwrap();
+        let said = Lock::take(&folder).err().unwrap().to_string();
+        assert!(said.contains("another run is training in"), "{said}");
+        drop(lock);
+        let left = folder.join(".model.ckpt-7.index.x1y2.partial");
+        for path in [&left, &folder.join("model.ckpt-7.index"), &folder.join(".notes.partial")] {
+            std::fs::write(path, "").unwrap();
+        }
+        let _lock = Lock::take(&folder).unwrap();
+        assert!(!left.exists());
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 3);
+    }
+}
