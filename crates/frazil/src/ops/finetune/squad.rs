@@ -20,9 +20,9 @@ use super::{
     open_model, train_only,
 };
 use crate::Result;
-use crate::ops::{make_folder, train};
 use crate::ops::predict::answer::{self, Answerer, Questions};
 use crate::ops::text_model;
+use crate::ops::{make_folder, train};
 use crate::source::GraphOptions;
 
 /// What is learnt, from what.

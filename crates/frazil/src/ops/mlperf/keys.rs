@@ -174,7 +174,12 @@ pub const KEYS: &[Key] = &[
     same("results", Text, "\"result\"", "results go to RESULTS/bert/result_N.txt (frazil only)"),
     same("target_accuracy", Number, "0.72", "stop at this accuracy (frazil only)"),
     same("max_steps", Count, "", "stop after so many steps (frazil only)"),
-    same("save_every", Count, "1000", "steps between checkpoints, beside those of evaluations (frazil only)"),
+    same(
+        "save_every",
+        Count,
+        "1000",
+        "steps between checkpoints, beside those of evaluations (frazil only)",
+    ),
     same("keep", Count, "5", "checkpoints that are kept; 0: all (frazil only)"),
     same("engine_cache", Text, "", "a folder where what is computed is planned once for all runs"),
     same("threads", Count, "", "threads (frazil only)"),

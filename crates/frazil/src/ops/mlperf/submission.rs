@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::{Event, Report, Settings, plan, result, run, wrong};
 use crate::Result;
+use crate::ops::train::was_here;
 
 /// The seed of the first run.
 const FIRST_SEED: u64 = 42;
@@ -53,7 +54,7 @@ fn status(result: &Path, seed: u64) -> Option<String> {
 
 /// Refuses to remove what no run has left.
 fn begins_anew(folder: &Path) -> Result<()> {
-    let is_runs = newest(folder)?.is_some();
+    let is_runs = was_here(folder) || newest(folder)?.is_some();
     let is_empty = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
     match is_runs || is_empty {
         true => Ok(()),

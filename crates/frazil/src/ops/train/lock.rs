@@ -8,6 +8,11 @@ use crate::{Error, Result};
 
 const NAME: &str = ".frazil.lock";
 
+/// Whether a run has written into this folder.
+pub(crate) fn was_here(folder: &Path) -> bool {
+    folder.join(NAME).is_file()
+}
+
 /// Held while a run writes into a folder; the system lets go of it when the process ends, however that is.
 pub(super) struct Lock(#[expect(dead_code, reason = "it is held, not used")] File);
 

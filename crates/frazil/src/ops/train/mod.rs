@@ -37,6 +37,9 @@ use super::plan_cache::PlanCache;
 use crate::source::open_weights;
 use crate::{Error, Result};
 
+use lock::Lock;
+pub(crate) use lock::was_here;
+
 pub use frazil_train::run::Step;
 pub use history::{Evaluation, History, Point};
 pub use page::page;
@@ -224,7 +227,7 @@ pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) 
         same_seed(run.trainer.seed(), options.seed, &path)?;
         let steps = run.trainer.steps();
         match watch(Event::Resuming(&path, steps))?.agreed(comm)? {
-            Go::On => {}
+            Go::On | Go::Save => {}
             Go::Keep(best) => run.keeper.keep_best(best),
             Go::Stop => {
                 return Ok(Trained { checkpoint: path, steps, taken: 0, tokens: 0, seconds: 0.0 });
