@@ -20,20 +20,12 @@ pub fn schedule(
     threads: Option<usize>,
     comm: &Arc<dyn Comm>,
 ) -> Result<Schedule, Error> {
-    let number = |name: &str| {
-        let given = values.integer(name);
-        let wrong = || Error::Usage {
-            what: format!("`--{name}` is {given}"),
-            hint: "give a number from 1 on".into(),
-        };
-        u64::try_from(given).ok().filter(|number| *number > 0).ok_or_else(wrong)
-    };
     Ok(Schedule {
-        batch_size: number("train_batch_size")? as usize,
+        batch_size: values.count("train_batch_size", 1)?,
         learning_rate: values.float("learning_rate"),
         epochs: values.float("num_train_epochs"),
         warmup_proportion: values.float("warmup_proportion"),
-        save_every: number("save_checkpoints_steps")?,
+        save_every: values.count("save_checkpoints_steps", 1)?,
         seed: values.integer("seed") as u64,
         recompute: values.truth("recompute"),
         threads,
@@ -44,12 +36,7 @@ pub fn schedule(
 
 /// Sequences of a call of an exported model: those of the flag, or any number for 0.
 pub fn export_batch(values: &Values) -> Result<Option<usize>, Error> {
-    let given = values.integer("export_batch_size");
-    let wrong = |_| Error::Usage {
-        what: format!("`--export_batch_size` is {given}"),
-        hint: "give the sequences of a call, or 0 for any number".into(),
-    };
-    Ok(Some(usize::try_from(given).map_err(wrong)?).filter(|batch| *batch > 0))
+    Ok(Some(values.count("export_batch_size", 0)?).filter(|batch| *batch > 0))
 }
 
 /// Says what was exported, as Estimator does: under the name that the folder has while it is written.
