@@ -1,9 +1,8 @@
 //! `frazil finetune classifier MODEL …`, `frazil finetune squad MODEL …`
 
-use std::io::{IsTerminal, Write, stderr};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use frazil::Error;
@@ -12,11 +11,10 @@ use frazil::bert::rows::OnBadRow;
 use frazil::bert::squad::{FeatureOptions, PredictOptions};
 use frazil::bert::tokenizer::{Casing, Vocabulary};
 use frazil::ops::finetune::{Event, Model, Report, Schedule, classifier, squad};
-use frazil::ops::train::{self, Step};
 use frazil::source::{Need, locate};
 use frazil::train::comm::Comm;
-use indicatif::{ProgressBar, ProgressStyle};
 
+use super::live::Live;
 use super::table::thousands;
 use crate::cli::{self, Outcome};
 
@@ -256,7 +254,7 @@ fn train(args: Args, out: &mut dyn Write, comm: &Arc<dyn Comm>) -> Result<Outcom
                 evaluate: !args.no_eval,
                 early_stop: args.training.early_stop,
             };
-            let mut report = classifier::classifier(&options, &mut |event| live.show(event))?;
+            let mut report = classifier::classifier(&options, &mut |event| show(&mut live, event))?;
             args.training.export(comm, &mut report, |checkpoint, dir, batch| {
                 classifier::export(&options, Some(checkpoint), dir, batch)
             })?;
@@ -280,7 +278,7 @@ fn train(args: Args, out: &mut dyn Write, comm: &Arc<dyn Comm>) -> Result<Outcom
                 on_bad_row: args.training.on_bad_row(),
                 early_stop: args.training.early_stop,
             };
-            let mut report = squad::squad(&options, &mut |event| live.show(event))?;
+            let mut report = squad::squad(&options, &mut |event| show(&mut live, event))?;
             args.training.export(comm, &mut report, |checkpoint, dir, batch| {
                 squad::export(&options, Some(checkpoint), dir, batch)
             })?;
@@ -317,115 +315,25 @@ fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Between two plain lines.
-const PAUSE: Duration = Duration::from_secs(5);
-
-/// The line that shows how it goes: on a terminal one that changes, else a new one now and then.
-pub struct Live {
-    quiet: bool,
-    bar: Option<ProgressBar>,
-    last: Instant,
-    /// Of the last steps, each older one counting less.
-    loss: Option<f64>,
-    tokens: f64,
-    seconds: f64,
-}
-
-impl Live {
-    pub fn new(quiet: bool) -> Self {
-        let bar = (!quiet && stderr().is_terminal()).then(|| {
-            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} steps, {msg}");
-            ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-        });
-        Self { quiet, bar, last: Instant::now(), loss: None, tokens: 0.0, seconds: 0.0 }
-    }
-
-    pub fn say(&self, line: &str) {
-        match &self.bar {
-            _ if self.quiet => {}
-            Some(bar) => bar.println(line),
-            None => say!("{line}"),
+/// Says what happens.
+fn show(live: &mut Live, event: Event<'_>) {
+    match event {
+        Event::Note(note) => live.say(&format!("note: {note}")),
+        Event::Running { examples, samples, batch, steps } => {
+            let windows = if samples == examples {
+                String::new()
+            } else {
+                format!(" in {} windows", thousands(samples as u64))
+            };
+            let (examples, steps) = (thousands(examples as u64), thousands(steps));
+            live.say(&format!("{examples} examples{windows}, {steps} steps of {batch}"));
+        }
+        Event::Train(event) => live.train(&event),
+        Event::Evaluated(evaluation, is_best) => {
+            let scores = evaluation.scores.iter();
+            let scores: Vec<String> = scores.map(|(n, s)| format!("{n} {s:.4}")).collect();
+            let best = if is_best { " (the best so far)" } else { "" };
+            live.say(&format!("step {}: {}{best}", evaluation.step, scores.join(", ")));
         }
     }
-
-    fn show(&mut self, event: Event<'_>) {
-        match event {
-            Event::Note(note) => self.say(&format!("note: {note}")),
-            Event::Running { examples, samples, batch, steps } => {
-                let windows = if samples == examples {
-                    String::new()
-                } else {
-                    format!(" in {} windows", thousands(samples as u64))
-                };
-                let (examples, steps) = (thousands(examples as u64), thousands(steps));
-                self.say(&format!("{examples} examples{windows}, {steps} steps of {batch}"));
-            }
-            Event::Train(event) => self.train(&event),
-            Event::Evaluated(evaluation, is_best) => {
-                let scores = evaluation.scores.iter();
-                let scores: Vec<String> = scores.map(|(n, s)| format!("{n} {s:.4}")).collect();
-                let best = if is_best { " (the best so far)" } else { "" };
-                self.say(&format!("step {}: {}{best}", evaluation.step, scores.join(", ")));
-            }
-        }
-    }
-
-    /// What happens in any training.
-    pub fn train(&mut self, event: &train::Event<'_>) {
-        match event {
-            train::Event::Planned(path, was_there) => self.say(&planned(path, *was_there)),
-            train::Event::Initialized(report) if report.loaded == 0 => {
-                self.say(&format!("{} new weights", report.fresh.len()));
-            }
-            train::Event::Initialized(report) => {
-                let (loaded, fresh) = (report.loaded, report.fresh.join(", "));
-                let fresh = if fresh.is_empty() { fresh } else { format!("; new: {fresh}") };
-                self.say(&format!("{loaded} weights from the checkpoint{fresh}"));
-            }
-            train::Event::Resuming(path, step) => {
-                self.say(&format!("goes on from {} after {step} steps", path.display()));
-            }
-            train::Event::Begin(_) => {}
-            train::Event::Step(step, of, _) => self.step(step, *of),
-            train::Event::Saved(path, _) => self.say(&format!("wrote {}", path.display())),
-        }
-    }
-
-    fn step(&mut self, step: &Step, of: u64) {
-        const OLD: f64 = 0.95;
-        let (taken, loss) = (step.report.step + 1, step.report.loss);
-        self.loss = Some(self.loss.map_or(loss, |old| OLD * old + (1.0 - OLD) * loss));
-        self.tokens = OLD * self.tokens + step.tokens as f64;
-        self.seconds = OLD * self.seconds + step.seconds;
-        let a_step = self.seconds * (1.0 - OLD) / (1.0 - OLD.powf(taken as f64));
-        let left = Duration::from_secs_f64((of.saturating_sub(taken)) as f64 * a_step.max(0.0));
-        let line = format!(
-            "loss {:.4}, {:.0} pieces/s, {} left",
-            self.loss.unwrap_or(loss),
-            self.tokens / self.seconds.max(f64::MIN_POSITIVE),
-            indicatif::HumanDuration(left)
-        );
-        match &self.bar {
-            _ if self.quiet => {}
-            Some(bar) => {
-                bar.set_length(of);
-                bar.set_position(taken);
-                bar.set_message(line);
-                if taken >= of {
-                    bar.finish_and_clear();
-                }
-            }
-            None if self.last.elapsed() >= PAUSE => {
-                self.last = Instant::now();
-                self.say(&format!("step {taken} of {of}: {line}"));
-            }
-            None => {}
-        }
-    }
-}
-
-/// Where the plan of a training is.
-pub fn planned(path: &Path, was_there: bool) -> String {
-    let said = if was_there { "planned before" } else { "the plan is stored" };
-    format!("{said}: {}", path.display())
 }

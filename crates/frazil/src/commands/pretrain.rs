@@ -15,7 +15,7 @@ use frazil::ops::train;
 use frazil::train::comm::Comm;
 use frazil::train::run::Go;
 
-use super::finetune::{Live, planned};
+use super::live::{Live, planned};
 use super::table::thousands;
 use crate::cli::{self, Outcome};
 
