@@ -124,14 +124,8 @@ fn a_run_that_goes_on_is_the_same() {
     assert!(tensors(&expected.checkpoint) == tensors(&found.checkpoint));
 }
 
-#[test]
-fn squad_is_learnt() {
-    let folder = tempfile::tempdir().unwrap();
-    let (Some(model), Some(data)) = (model(folder.path()), shared("fixtures/data/squad")) else {
-        return;
-    };
-    let Some(golden) = shared("fixtures/squad/v1.1/model.ckpt-65.index") else { return };
-    let options = squad::Options {
+fn squad_of(model: Model, data: &Path) -> squad::Options {
+    squad::Options {
         model,
         train_file: data.join("train-v1.1.json"),
         dev_file: Some(data.join("dev-v1.1.json")),
@@ -151,7 +145,34 @@ fn squad_is_learnt() {
         },
         on_bad_row: OnBadRow::Stop,
         early_stop: None,
+    }
+}
+
+/// Positions that the model does not have are missed before records are made.
+#[test]
+fn windows_longer_than_the_model_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("out");
+    let (Some(model), Some(data)) = (model(&output), shared("fixtures/data/squad")) else {
+        return;
     };
+    let mut options = squad_of(model, &data);
+    options.features.max_seq_length = 129;
+    let said = squad::squad(&options, &mut |_| {}).unwrap_err().to_string();
+    let expected = "Cannot use sequence length 129 because the BERT model was only trained up to \
+                    sequence length 128";
+    assert_eq!(said, expected);
+    assert!(!output.exists());
+}
+
+#[test]
+fn squad_is_learnt() {
+    let folder = tempfile::tempdir().unwrap();
+    let (Some(model), Some(data)) = (model(folder.path()), shared("fixtures/data/squad")) else {
+        return;
+    };
+    let Some(golden) = shared("fixtures/squad/v1.1/model.ckpt-65.index") else { return };
+    let options = squad_of(model, &data);
     let mut losses = Vec::new();
     let report = squad::squad(&options, &mut |event| {
         if let Event::Train(train::Event::Step(step, _, _)) = event {

@@ -20,6 +20,7 @@ use frazil_tensor::{TensorStore, file};
 use frazil_train::comm::{Comm, gather, part};
 use serde::Serialize;
 
+use super::finetune::check_length;
 use super::predict::classify::{argmax, softmax};
 use super::text_model::{self, Item, TextModel, Want};
 use crate::source::{Kind, open_weights};
@@ -271,16 +272,7 @@ fn checked(options: &Options) -> Result<Labels> {
         });
     }
     let config = BertConfig::read(&options.bert_config_file)?;
-    let (length, positions) = (options.max_seq_length, config.max_position_embeddings);
-    if length > positions {
-        return Err(Error::Usage {
-            what: format!(
-                "Cannot use sequence length {length} because the BERT model was only trained up to \
-                 sequence length {positions}"
-            ),
-            hint: format!("give `--max_seq_length={positions}` or less"),
-        });
-    }
+    check_length(&config, options.max_seq_length)?;
     match options.task.labels() {
         Labels::Scores => Err(Error::Usage {
             what: format!("{} has scores, and run_classifier classes only", options.task),

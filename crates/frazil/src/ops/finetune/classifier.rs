@@ -93,18 +93,7 @@ fn no_classes(task: Task) -> Error {
 
 /// Reads and checks the data, and writes `train.tf_record`.
 fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> {
-    let (config, tokenizer) = open_model(&options.model)?;
-    let positions = config.max_position_embeddings;
-    if options.max_seq_length > positions {
-        return Err(Error::Usage {
-            what: format!(
-                "Cannot use sequence length {} because the BERT model was only trained up to \
-                 sequence length {positions}",
-                options.max_seq_length
-            ),
-            hint: format!("give {positions} or less"),
-        });
-    }
+    let (config, tokenizer) = open_model(&options.model, options.max_seq_length)?;
     let labels = options.task.labels();
     let Labels::Classes(names) = &labels else { return Err(no_classes(options.task)) };
     let count = names.len();

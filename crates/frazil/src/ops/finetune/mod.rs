@@ -186,9 +186,26 @@ pub(crate) struct Prepared {
     pub samples: usize,
 }
 
-/// The configuration and the tokenizer; a vocabulary that is larger than the model's is refused.
-pub(crate) fn open_model(model: &Model) -> Result<(BertConfig, Tokenizer)> {
+/// Refuses sequences that are longer than the model has positions for, in the original's words.
+pub(crate) fn check_length(config: &BertConfig, max_seq_length: usize) -> Result<()> {
+    let positions = config.max_position_embeddings;
+    if max_seq_length <= positions {
+        return Ok(());
+    }
+    Err(Error::Usage {
+        what: format!(
+            "Cannot use sequence length {max_seq_length} because the BERT model was only trained \
+             up to sequence length {positions}"
+        ),
+        hint: format!("give {positions} or less"),
+    })
+}
+
+/// The configuration and the tokenizer; sequences that are too long for the model are refused, and so is
+/// a vocabulary that is larger than its own.
+pub(crate) fn open_model(model: &Model, max_seq_length: usize) -> Result<(BertConfig, Tokenizer)> {
     let config = BertConfig::read(&model.bert_config_file)?;
+    check_length(&config, max_seq_length)?;
     let vocabulary = Vocabulary::open(&model.vocab_file)?;
     if vocabulary.len() > config.vocab_size {
         return Err(Error::Usage {

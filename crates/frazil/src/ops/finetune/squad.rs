@@ -95,7 +95,7 @@ pub fn export(
 
 /// Reads and checks the data, and writes `train.tf_record`.
 fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> {
-    let (config, tokenizer) = open_model(&options.model)?;
+    let (config, tokenizer) = open_model(&options.model, options.features.max_seq_length)?;
     let prepared = |records: Vec<PathBuf>, examples: usize, samples: usize| Prepared {
         task: if options.predict.version_2 { "SQuAD 2.0" } else { "SQuAD 1.1" }.to_owned(),
         head: Head::Squad,
