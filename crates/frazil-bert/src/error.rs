@@ -378,6 +378,12 @@ pub enum Error {
     /// More sequences than can be counted.
     #[error("there are more sequences than can be counted")]
     TooManySequences,
+    /// More tokens than can be counted.
+    #[error("there are more than {most} tokens, which is as far as they are counted")]
+    TooManyTokens {
+        /// How many there can be.
+        most: u64,
+    },
     /// Sequences that are not those that were packed.
     #[error("there are {found} sequences of length {length}, but {expected} were packed")]
     OtherSequences {

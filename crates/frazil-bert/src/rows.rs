@@ -66,6 +66,12 @@ pub enum RowProblem {
         /// The length of a pack.
         most: usize,
     },
+    /// A line of a histogram with which there are more tokens than can be counted.
+    #[error("expected lines of at most {most} tokens together")]
+    Tokens {
+        /// How many there can be.
+        most: u64,
+    },
     /// Too few columns.
     #[error("expected {what} in column {column}, but there are {found} columns")]
     MissingColumn {

@@ -194,6 +194,28 @@ fn what_is_no_packing_is_refused() {
     assert_eq!(greedy(&long, Lpfhp, D(3)).packs, 1);
 }
 
+/// As many tokens as a histogram takes: no sum overflows on the way.
+#[test]
+fn the_largest_counts_are_packed() {
+    let most = 1_u64 << 53;
+    for (length, rest) in [(1, 0), (3, 0), (33, 1), (64, 0), (40, 24)] {
+        let mut histogram = Histogram::new(64).unwrap();
+        let count = most / (length + rest) as u64;
+        histogram.add(length, count).unwrap();
+        if rest > 0 {
+            histogram.add(rest, count).unwrap();
+        }
+        for algorithm in Algorithm::ALL {
+            for rounding in [Rounding::Nearest, Rounding::Mlperf] {
+                for depth in [D(3), Max] {
+                    let packing = pack(&histogram, algorithm, depth, rounding);
+                    holds(&histogram, &packing, depth);
+                }
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 

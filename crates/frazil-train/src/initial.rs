@@ -1,11 +1,12 @@
 //! Weights to begin with: those of a checkpoint, and for what it lacks, those that the original's
 //! initializers would draw.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use frazil_bert::python::random::{Random, mix};
 use frazil_runtime::Parameters;
 use frazil_tensor::TensorStore;
+use rayon::prelude::*;
 
 use crate::{Error, Result};
 
@@ -33,6 +34,7 @@ pub fn load<'p>(
     let mut report = Report::default();
     let mut loaded = Vec::new();
     for parameters in parameters {
+        let mut missing = HashMap::new();
         for at in 0..parameters.len() {
             let name = parameters.name(at).to_owned();
             match checkpoint.filter(|checkpoint| checkpoint.info(&name).is_some()) {
@@ -44,12 +46,16 @@ pub fn load<'p>(
                     tensor.release();
                     loaded.push(name);
                 }
-                None => {
-                    fresh(&name, parameters.values_mut(at), deviation, seed);
-                    report.fresh.push(name);
-                }
+                None => drop(missing.insert(at, name)),
             }
         }
+        let all = parameters.all_mut().enumerate();
+        let mut new: Vec<_> =
+            all.filter_map(|(at, values)| Some((missing.remove(&at)?, values))).collect();
+        // Large ones are beside each other: each is handed out alone.
+        let each = new.par_iter_mut().with_max_len(1);
+        each.for_each(|(name, values)| fresh(name, values, deviation, seed));
+        report.fresh.extend(new.into_iter().map(|(name, _)| name));
     }
     report.loaded = loaded.len();
     let Some(checkpoint) = checkpoint else { return Ok(report) };
@@ -100,6 +106,10 @@ fn normal(random: &mut Random) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use frazil_bert::build::{Options, build};
+    use frazil_bert::{BertConfig, Head};
+    use frazil_graph::Graph;
+
     use super::*;
 
     #[test]
@@ -123,5 +133,40 @@ mod tests {
         assert!(again.iter().all(|x| *x == 1.0));
         fresh("output_bias", &mut again, 0.02, 2);
         assert!(again.iter().all(|x| *x == 0.0));
+    }
+
+    fn graph_of(head: Head) -> Graph {
+        let config = serde_json::json!({
+            "vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+            "intermediate_size": 32, "max_position_embeddings": 8, "type_vocab_size": 2,
+        });
+        let config = BertConfig::from_slice(config.to_string().as_bytes()).unwrap();
+        build(&config, head, &Options::default()).unwrap()
+    }
+
+    #[test]
+    fn weights_are_drawn_together_as_each_alone() {
+        let mut parameters = Parameters::zeros(&graph_of(Head::Pretraining)).unwrap();
+        let report = load([&mut parameters], None, 0.02, 7).unwrap();
+        let names: Vec<&str> = (0..parameters.len()).map(|at| parameters.name(at)).collect();
+        assert_eq!((report.loaded, report.fresh.iter().map(String::as_str).collect()), (0, names));
+        for at in 0..parameters.len() {
+            let mut alone = vec![7f32; parameters.values(at).len()];
+            fresh(parameters.name(at), &mut alone, 0.02, 7);
+            assert_eq!(parameters.values(at), alone, "{}", parameters.name(at));
+        }
+        // What a checkpoint has is taken from there, and the rest is the same.
+        let mut checkpoint = Parameters::zeros(&graph_of(Head::Mlm)).unwrap();
+        checkpoint.all_mut().for_each(|values| values.fill(3.0));
+        let mut both = Parameters::zeros(&graph_of(Head::Pretraining)).unwrap();
+        let report = load([&mut both], Some(&checkpoint), 0.02, 7).unwrap();
+        assert_eq!(report.loaded, checkpoint.len());
+        assert_eq!(report.fresh.len(), both.len() - checkpoint.len());
+        for at in 0..both.len() {
+            match report.fresh.iter().any(|name| name == both.name(at)) {
+                true => assert_eq!(both.values(at), parameters.values(at)),
+                false => assert!(both.values(at).iter().all(|x| *x == 3.0)),
+            }
+        }
     }
 }

@@ -10,7 +10,7 @@
 //! many ranks, the owner of the word embeddings has more than its share.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use crate::comm::{Comm, all_numbers};
@@ -38,10 +38,8 @@ pub(crate) struct Shard {
     lens: Vec<usize>,
     /// In which order weights are given to all: owners by turns, each its own in their order.
     order: Vec<usize>,
-    /// The sums of the buckets that are ours; others are empty.
-    sums: Vec<Vec<f32>>,
-    /// Memory for the others.
-    spare: Vec<Vec<f32>>,
+    /// Of each bucket that is ours, the sums; of the others, memory.
+    buffers: Vec<Vec<f32>>,
 }
 
 impl Shard {
@@ -78,8 +76,8 @@ impl Shard {
         }
         turns.sort_unstable();
         let order = turns.into_iter().map(|(_, _, weight)| weight).collect();
-        let sums = buckets.iter().map(|_| Vec::new()).collect();
-        Self { comm, buckets, places, lens, order, sums, spare: Vec::new() }
+        let buffers = buckets.iter().map(|_| Vec::new()).collect();
+        Self { comm, buckets, places, lens, order, buffers }
     }
 
     pub fn comm(&self) -> &dyn Comm {
@@ -99,13 +97,12 @@ impl Shard {
     /// The gradient of a weight that is ours, summed over all ranks.
     pub fn grad(&self, weight: usize) -> &[f32] {
         let (bucket, begin) = self.places[weight];
-        &self.sums[bucket][begin..begin + self.lens[weight]]
+        &self.buffers[bucket][begin..begin + self.lens[weight]]
     }
 
     /// Bytes of memory.
     pub fn memory(&self) -> usize {
-        let buffers = self.sums.iter().chain(&self.spare);
-        buffers.map(|buffer| buffer.capacity() * size_of::<f32>()).sum()
+        self.buffers.iter().map(|buffer| buffer.capacity() * size_of::<f32>()).sum()
     }
 
     /// Adds up numbers of all ranks, for all, in the order of ranks.
@@ -123,27 +120,16 @@ impl Shard {
         &mut self,
         run: impl FnOnce(&mut dyn FnMut(usize, &mut dyn FnMut(&mut [f32]))) -> Result<T>,
     ) -> Result<T> {
-        let Self { comm, buckets, places, lens, sums, spare, .. } = self;
+        let Self { comm, buckets, places, lens, buffers, .. } = self;
         let (comm, buckets) = (&**comm, &*buckets);
         let (to_carrier, filled) = channel();
-        let (back, from_carrier) = channel();
-        let mut open: Vec<Vec<f32>> = buckets.iter().map(|_| Vec::new()).collect();
         let mut missing: Vec<usize> = buckets.iter().map(|bucket| bucket.weights).collect();
-        let rank = comm.rank();
         let outcome = thread::scope(|scope| {
-            let carrier = scope.spawn(move || carry_gradients(comm, buckets, &filled, &back));
+            let carrier = scope.spawn(move || carry_gradients(comm, buckets, &filled));
             let done = run(&mut |weight, fill| {
                 let (at, begin) = places[weight];
-                let buffer = &mut open[at];
-                if buffer.is_empty() {
-                    *buffer = match buckets[at].owner == rank {
-                        true => std::mem::take(&mut sums[at]),
-                        false => from_carrier
-                            .try_recv()
-                            .unwrap_or_else(|_| spare.pop().unwrap_or_default()),
-                    };
-                    buffer.resize(buckets[at].len, 0.0);
-                }
+                let buffer = &mut buffers[at];
+                buffer.resize(buckets[at].len, 0.0);
                 fill(&mut buffer[begin..begin + lens[weight]]);
                 missing[at] -= 1;
                 if missing[at] == 0 {
@@ -155,13 +141,12 @@ impl Shard {
             let carried = carrier.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             // Whoever fails here leaves the others waiting for its gradients: its own error counts.
             let done = done?;
-            carried.map(|ours| (done, ours))
+            carried.map(|carried| (done, carried))
         });
-        let (done, ours) = outcome?;
-        for (at, sum) in ours {
-            sums[at] = sum;
+        let (done, carried) = outcome?;
+        for (at, buffer) in carried {
+            buffers[at] = buffer;
         }
-        spare.extend(from_carrier.try_iter());
         Ok(done)
     }
 
@@ -212,21 +197,52 @@ impl Shard {
     }
 }
 
-/// Adds up buckets at their owners as they come, and sends back what is not needed any more.
+/// Adds up buckets at their owners as they come, and gives them back.
 fn carry_gradients(
     comm: &dyn Comm,
     buckets: &[Bucket],
     filled: &Receiver<(usize, Vec<f32>)>,
-    back: &Sender<Vec<f32>>,
 ) -> Result<Vec<(usize, Vec<f32>)>> {
-    let mut ours = Vec::new();
+    let mut carried = Vec::new();
     for (at, mut buffer) in filled {
         comm.reduce(buckets[at].owner, &mut buffer)?;
-        match buckets[at].owner == comm.rank() {
-            true => ours.push((at, buffer)),
-            // Nobody waits for it.
-            false => drop(back.send(buffer)),
-        }
+        carried.push((at, buffer));
     }
-    Ok(ours)
+    Ok(carried)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::Threads;
+
+    #[test]
+    fn each_bucket_keeps_its_memory() {
+        let lens = vec![BUCKET + 8, 64, BUCKET, 16, 8];
+        let step = |shard: &mut Shard, step: usize| {
+            let rank = shard.comm().rank();
+            shard.collect(|place| {
+                for weight in (0..5).rev() {
+                    place(weight, &mut |to| to.fill((10 * step + weight + rank) as f32));
+                }
+                Ok(())
+            })
+        };
+        let rank = |comm: Threads| {
+            let mut shard = Shard::new(Arc::new(comm), lens.clone(), &[4, 3, 2, 1, 0]);
+            for at in 0..4 {
+                step(&mut shard, at).unwrap();
+                for weight in (0..5).filter(|weight| shard.is_ours(*weight)) {
+                    let sum = (3 * (10 * at + weight) + 3) as f32;
+                    assert!(shard.grad(weight).iter().all(|x| *x == sum), "weight {weight}");
+                }
+                assert_eq!(shard.memory(), size_of::<f32>() * lens.iter().sum::<usize>());
+            }
+        };
+        thread::scope(|scope| {
+            for comm in Threads::group(3) {
+                scope.spawn(|| rank(comm));
+            }
+        });
+    }
 }

@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use clap::{FromArgMatches, Parser, Subcommand};
+use frazil::ops::train::Stop;
 use frazil::train::comm::{Comm, world};
 
 use crate::{commands, compat, help};
@@ -91,6 +92,14 @@ const INTERRUPT_CODE: u8 = 130;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
+/// What Ctrl-C asks a training for.
+static STOP: LazyLock<Stop> = LazyLock::new(Stop::default);
+
+/// The wish to stop that Ctrl-C is, for a training to hear.
+pub fn stop() -> Stop {
+    STOP.clone()
+}
+
 /// Runs the program with the process's arguments.
 pub fn main() -> ExitCode {
     let mut words: Vec<OsString> = std::env::args_os().collect();
@@ -98,9 +107,13 @@ pub fn main() -> ExitCode {
     if let Some(tool) = help::TOOLS.iter().find(|tool| called == Some(tool)) {
         words.insert(1, tool.into());
     }
-    // A file that is being written is removed before the program ends; a second Ctrl-C insists.
+    // A training ends with a checkpoint, and a file that is being written is removed before the program
+    // ends; a second Ctrl-C insists.
     let handler = ctrlc::set_handler(|| {
-        if INTERRUPTED.swap(true, Ordering::SeqCst) || !frazil::tensor::file::interrupt() {
+        let insists = INTERRUPTED.swap(true, Ordering::SeqCst);
+        if !insists && STOP.ask() {
+            say!("stopping after this step, with a checkpoint; once more to stop at once");
+        } else if insists || !frazil::tensor::file::interrupt() {
             std::process::exit(INTERRUPT_CODE.into());
         }
     });
@@ -113,6 +126,7 @@ pub fn main() -> ExitCode {
         Ok(outcome)
     });
     match result {
+        Ok(_) if INTERRUPTED.load(Ordering::SeqCst) => ExitCode::from(INTERRUPT_CODE),
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::CheckFailed) => ExitCode::from(1),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,

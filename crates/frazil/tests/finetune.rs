@@ -103,15 +103,15 @@ fn files_are_tensorflows() {
 fn a_run_that_goes_on_is_the_same() {
     let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let Some(options) = mrpc(whole.path()) else { return };
-    let expected = classifier::train(&options, &mut |_| Ok(Go::On)).unwrap();
+    let expected = classifier::train(&options, &mut |_| Ok(Go::On)).unwrap().trained;
     let Some(options) = mrpc(parts.path()) else { return };
     let stopped = classifier::train(&options, &mut |event| {
         Ok(match event {
-            Event::Train(train::Event::Saved(_, step)) if step > 0 => Go::Stop,
+            Event::Train(train::Event::Saved(_, step, _)) if step > 0 => Go::Stop,
             _ => Go::On,
         })
     });
-    assert_eq!(stopped.unwrap().steps, 4);
+    assert_eq!(stopped.unwrap().trained.steps, 4);
     let mut from = None;
     let found = classifier::train(&options, &mut |event| {
         if let Event::Train(train::Event::Resuming(_, step)) = event {
@@ -119,19 +119,99 @@ fn a_run_that_goes_on_is_the_same() {
         }
         Ok(Go::On)
     })
-    .unwrap();
+    .unwrap()
+    .trained;
     assert_eq!((from, found.steps, found.taken), (Some(4), expected.steps, expected.steps - 4));
     assert!(tensors(&expected.checkpoint) == tensors(&found.checkpoint));
 }
 
+/// Who asks for an end gets one after the step, with a checkpoint that nobody waits to be evaluated; then
+/// it goes on as if nothing had been, the evaluation made up for.
 #[test]
-fn squad_is_learnt() {
+fn a_run_that_is_asked_to_stop_goes_on_later() {
+    let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let Some(mut options) = mrpc(whole.path()) else { return };
+    options.schedule.epochs = 2.0;
+    let expected = classifier::classifier(&options, &mut |_| {}).unwrap();
+    let mut asked = options.clone();
+    asked.model.output_dir = parts.path().to_path_buf();
+    let (mut evaluated, stop) = (Vec::new(), asked.schedule.stop.clone());
+    assert!(!stop.ask(), "nobody listens yet");
+    asked.schedule.stop = Default::default();
+    let stop = asked.schedule.stop.clone();
+    let stopped = classifier::classifier(&asked, &mut |event| match event {
+        Event::Train(train::Event::Step(step, ..)) if step.report.step == 4 => assert!(stop.ask()),
+        Event::Evaluated(of, _) => evaluated.push(of.step),
+        _ => {}
+    })
+    .unwrap();
+    assert_eq!((stopped.steps, stopped.stopped, &evaluated[..]), (5, true, &[4][..]));
+    asked.schedule.stop = Default::default();
+    let found = classifier::classifier(&asked, &mut |event| {
+        if let Event::Evaluated(of, _) = event {
+            evaluated.push(of.step);
+        }
+    })
+    .unwrap();
+    assert!(!found.stopped && evaluated[..3] == [4, 5, 8], "{evaluated:?}");
+    assert!(tensors(&expected.checkpoint) == tensors(&found.checkpoint));
+}
+
+/// A folder that has a model keeps it whole when another one is refused there; two runs cannot write
+/// into it at once.
+#[test]
+fn a_refused_run_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let (Some(model), Some(data)) = (model(folder.path()), shared("fixtures/data/squad")) else {
-        return;
+    let Some(mut options) = mrpc(folder.path()) else { return };
+    options.schedule.epochs = 1.0;
+    classifier::classifier(&options, &mut |_| {}).unwrap();
+    let files = || {
+        let entries = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        let files = entries.filter(|path| path.is_file());
+        files.map(|path| (std::fs::read(&path).unwrap(), path)).collect::<Vec<_>>()
     };
-    let Some(golden) = shared("fixtures/squad/v1.1/model.ckpt-65.index") else { return };
-    let options = squad::Options {
+    let before = files();
+    let mut other = squad_of(options.model.clone(), &shared("fixtures/data/squad").unwrap());
+    other.model.output_dir = folder.path().to_path_buf();
+    let said = squad::squad(&other, &mut |_| {}).unwrap_err().to_string();
+    assert!(said.contains("is of another model") && said.contains("cls/squad"), "{said}");
+    assert!(files() == before);
+    options.schedule.epochs = 2.0;
+    let again = options.clone();
+    let mut said = String::new();
+    classifier::classifier(&options, &mut |event| {
+        if matches!(event, Event::Train(train::Event::Begin(_))) {
+            said = classifier::classifier(&again, &mut |_| {}).unwrap_err().to_string();
+        }
+    })
+    .unwrap();
+    assert!(said.contains("another run is training in"), "{said}");
+}
+
+/// Curves and scores of a run that was there before are not those of one that begins anew.
+#[test]
+fn a_new_run_has_its_own_curves() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut options) = mrpc(folder.path()) else { return };
+    options.schedule.epochs = 2.0;
+    classifier::classifier(&options, &mut |_| {}).unwrap();
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if name == "checkpoint" || name.starts_with("model.ckpt") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    options.schedule.epochs = 1.0;
+    let report = classifier::classifier(&options, &mut |_| {}).unwrap();
+    let history = train::History::read(folder.path()).unwrap();
+    let last = report.steps;
+    assert_eq!(report.evaluations.last().unwrap().step, last);
+    assert_eq!(history.points.last().unwrap().step, last);
+}
+
+fn squad_of(model: Model, data: &Path) -> squad::Options {
+    squad::Options {
         model,
         train_file: data.join("train-v1.1.json"),
         dev_file: Some(data.join("dev-v1.1.json")),
@@ -151,7 +231,34 @@ fn squad_is_learnt() {
         },
         on_bad_row: OnBadRow::Stop,
         early_stop: None,
+    }
+}
+
+/// Positions that the model does not have are missed before records are made.
+#[test]
+fn windows_longer_than_the_model_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("out");
+    let (Some(model), Some(data)) = (model(&output), shared("fixtures/data/squad")) else {
+        return;
     };
+    let mut options = squad_of(model, &data);
+    options.features.max_seq_length = 129;
+    let said = squad::squad(&options, &mut |_| {}).unwrap_err().to_string();
+    let expected = "Cannot use sequence length 129 because the BERT model was only trained up to \
+                    sequence length 128";
+    assert_eq!(said, expected);
+    assert!(!output.exists());
+}
+
+#[test]
+fn squad_is_learnt() {
+    let folder = tempfile::tempdir().unwrap();
+    let (Some(model), Some(data)) = (model(folder.path()), shared("fixtures/data/squad")) else {
+        return;
+    };
+    let Some(golden) = shared("fixtures/squad/v1.1/model.ckpt-65.index") else { return };
+    let options = squad_of(model, &data);
     let mut losses = Vec::new();
     let report = squad::squad(&options, &mut |event| {
         if let Event::Train(train::Event::Step(step, _, _)) = event {
@@ -216,10 +323,10 @@ fn exports_are_estimators() {
     let folder = tempfile::tempdir().unwrap();
     let Some(mut options) = mrpc(&folder.path().join("out")) else { return };
     options.schedule.epochs = 0.5;
-    let trained = classifier::train(&options, &mut |_| Ok(Go::On)).unwrap();
+    let ran = classifier::train(&options, &mut |_| Ok(Go::On)).unwrap();
     let dir = folder.path().join("saved_models");
     let (of, written) = classifier::export(&options, None, &dir, Some(1)).unwrap();
-    assert_eq!((&of, written.parent()), (&trained.checkpoint, Some(dir.as_path())));
+    assert_eq!((&of, written.parent()), (&ran.trained.checkpoint, Some(dir.as_path())));
     assert!(written.file_name().unwrap().to_string_lossy().parse::<u64>().is_ok());
     let model = SavedModelDir::open(&written).unwrap();
     let signature = &model.meta_graph(&["serve"]).unwrap().signature_def["serving_default"];
@@ -243,7 +350,7 @@ fn exports_are_estimators() {
     );
     assert_eq!(ends(&signature.outputs), ["probabilities loss/output:0 [1, 2]"]);
     assert_eq!(signature.method_name, "tensorflow/serving/predict");
-    let all = tensors(&trained.checkpoint);
+    let all = tensors(&ran.trained.checkpoint);
     let is_weight = |name: &str| !name.contains("/adam_") && !name.starts_with("frazil/");
     let weights: Vec<_> = all.into_iter().filter(|(name, _)| is_weight(name)).collect();
     assert!(tensors(&model.variables_prefix()) == weights);
@@ -272,7 +379,7 @@ fn packs_can_be_trained_on() {
     options.records = vec![packs];
     (options.schedule.epochs, options.schedule.batch_size) = (1.0, 2);
     let (mut running, mut most) = (None, 0);
-    let trained = classifier::train(&options, &mut |event| {
+    let ran = classifier::train(&options, &mut |event| {
         match event {
             Event::Running { examples, .. } => running = Some(examples),
             Event::Train(train::Event::Step(step, _, _)) => {
@@ -284,7 +391,7 @@ fn packs_can_be_trained_on() {
         Ok(Go::On)
     })
     .unwrap();
-    assert_eq!(trained.steps, running.unwrap() as u64 / 2);
+    assert_eq!(ran.trained.steps, running.unwrap() as u64 / 2);
     assert!(most > 2, "several sequences in a pack");
     assert!(!options.model.output_dir.join("train.tf_record").exists());
 }
@@ -347,13 +454,13 @@ fn mistakes() {
         classifier::classifier(&options, &mut |_| {}).unwrap_err().to_string()
     };
     assert!(fails(&|o| o.max_seq_length = 4096).contains("only trained up to"));
-    assert!(fails(&|o| o.schedule.epochs = 0.0).contains("not even one step"));
     assert!(fails(&|o| o.schedule.learning_rate = f64::NAN).contains("learning rate"));
     assert!(fails(&|o| o.schedule.accumulate = 0).contains("0 examples"));
     assert!(fails(&|o| o.schedule.warmup_proportion = 2.0).contains("a warm-up of 2"));
     assert!(fails(&|o| o.schedule.epochs = f64::NAN).contains("NaN epochs"));
     assert!(fails(&|o| (o.evaluate, o.early_stop) = (false, Some(1))).contains("no scores"));
     assert!(!output.exists(), "nothing was written");
+    assert!(fails(&|o| o.schedule.epochs = 0.0).contains("not even one step"));
     assert!(fails(&|o| o.task = Task::StsB).contains("has scores"));
     // A loss that is no number stops the run; the checkpoint before it stays.
     let said = fails(&|o| o.schedule.learning_rate = 1e30);

@@ -148,7 +148,7 @@ fn a_classifier_is_trained_by_two() {
     assert_eq!(names(two.path()).len(), ends.len());
     let mut longer = mrpc(two.path(), Arc::new(Solo)).unwrap();
     longer.schedule.epochs = 8.0;
-    let more = classifier::train(&longer, &mut |_| Ok(Go::On)).unwrap();
+    let more = classifier::train(&longer, &mut |_| Ok(Go::On)).unwrap().trained;
     assert!(more.taken > 0 && more.steps == alone.steps + more.taken);
 }
 

@@ -190,6 +190,10 @@ fn statistics_of_a_histogram() {
     let error = refused(folder.path(), &["pack", "h.csv", "--max-seq-length", "4"]);
     assert!(error.contains("line 3: expected a length of 1 to 4, not 5"), "{error}");
     assert!(refused(folder.path(), &["pack", "h.csv", "--depth", "0"]).contains("depth"));
+    fs::write(folder.path().join("full.csv"), "1,9007199254740992\n2,18446744073709551615\n")
+        .unwrap();
+    let error = refused(folder.path(), &["pack", "full.csv"]);
+    assert!(error.contains("line 2: expected lines of at most 9007199254740992 tokens"), "{error}");
     assert!(refused(folder.path(), &["pack", "h.csv", "--algorithm", "x"]).contains("nnlshp"));
 }
 

@@ -21,6 +21,8 @@ use frazil::train::mllog::{self, Division};
 
 const LENGTH: usize = 48;
 const MASKED: usize = 8;
+/// A rate that trainings survive.
+const SANE: &str = "{\"init_lr\": 1e-3, \"num_training_steps\": 40, \"num_warmup_steps\": 0}";
 
 fn frazil(folder: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_frazil"));
@@ -336,8 +338,10 @@ fn submissions_follow_the_rules() {
         assert!(said.contains(&planned) && said.contains("step 1: loss"), "{said}");
     }
     assert_ne!(logs[0], logs[1]);
-    // Done already.
-    done(folder, &words);
+    // Done already: nothing is begun, no log is touched, and what was missed is still missed.
+    let said = fs::read_to_string(folder.join("internal_log_0")).unwrap();
+    assert_eq!(frazil(folder, &words).status.code(), Some(1));
+    assert_eq!(fs::read_to_string(folder.join("internal_log_0")).unwrap(), said);
     assert_eq!([read(0), read(1)], logs);
     // A file of another run is no run of these.
     fs::write(folder.join("result/bert/result_0.txt"), &logs[1]).unwrap();
@@ -420,6 +424,22 @@ fn a_mistake_removes_no_run() {
     let short = [&words[..], &["--max-steps=1", "--target-accuracy=0"]].concat();
     frazil(folder, &short);
     let checkpoint = folder.join("ckpts/run_0/checkpoint");
+    assert!(checkpoint.is_file());
+    // Nor does a folder go that no run has left.
+    fs::create_dir_all(folder.join("ckpts/run_1")).unwrap();
+    fs::write(folder.join("ckpts/run_1/thesis.txt"), "mine").unwrap();
+    let second = ["create_submission", "--submission-division=open", "--start-index=1"];
+    let output = frazil(folder, &[&second[..], &["--end-index=2", "--quiet"]].concat());
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(folder.join("ckpts/run_1/thesis.txt").is_file());
+    // What fails is in the log of its run.
+    let rate = "{\"init_lr\": 1e30, \"num_training_steps\": 40, \"num_warmup_steps\": 0}";
+    let nan = ["--optimizer", "SGD", "--lr-bert-schedule", rate, "--again"];
+    let said = failed(folder, &[&words[..], &nan].concat());
+    assert!(said.contains("run 0 failed"), "{said}");
+    let log = fs::read_to_string(folder.join("internal_log_0")).unwrap();
+    assert!(log.contains("no number to go on with"), "{log}");
+    frazil(folder, &[&short[..], &["--again"]].concat());
     assert!(checkpoint.is_file());
     let output = frazil(folder, &[&words[..], &["--again", "--optimizer=ADAMS"]].concat());
     assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -546,6 +566,48 @@ fn a_killed_run_goes_on_as_if_nothing_had_been() {
     assert!(tensors(&whole) == tensors(&killed));
 }
 
+/// Asked by a signal to stop, a run ends after its step, with a checkpoint to go on from and without a log.
+#[cfg(unix)]
+#[test]
+fn a_signal_ends_a_run_with_a_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    config(folder);
+    let run = ["pretrain", "--config", "configs/mk2/pod16-open.json", "--max-steps", "2000"];
+    let often = ["--save-every", "3", "--on-the-spot-validation-triggers", "1000000"];
+    let run = [&run[..], &often].concat();
+    for signal in ["-INT", "-TERM"] {
+        let child = Command::new(env!("CARGO_BIN_EXE_frazil"))
+            .args(&run)
+            .args(["--checkpoint-dir", signal, "--results", signal])
+            .current_dir(folder)
+            .env("FRAZIL_THREADS", "1")
+            .stderr(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let start = Instant::now();
+        while !folder.join(signal).join("model.ckpt-6.index").exists() {
+            assert!(start.elapsed() < Duration::from_secs(60), "no checkpoint came");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(130), "{said}");
+        let last = newest(&folder.join(signal));
+        let step = last.display().to_string().rsplit_once('-').unwrap().1.to_owned();
+        assert!(said.contains(&format!("stopped after step {step};")), "{said} {step}");
+        assert!(!folder.join(signal).join("bert/result_1.txt").exists());
+        let there = fs::read_dir(folder.join(signal)).unwrap();
+        let mut names = there.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert!(names.all(|name| !name.ends_with(".partial")));
+        tensors(&last);
+    }
+}
+
 /// The checkpoint before a misfortune stays whole, and is the newest.
 #[test]
 fn what_goes_wrong_leaves_the_last_checkpoint() {
@@ -562,8 +624,14 @@ fn what_goes_wrong_leaves_the_last_checkpoint() {
     let said = failed(folder, &[&run[..], &rate].concat());
     assert!(said.contains("of step 1 is") && said.contains("no number to go on with"), "{said}");
     let last = newest(&folder.join("nan"));
-    assert!(last.ends_with("model.ckpt-1"), "{}", last.display());
+    // No step can be taken from the checkpoint of step 1, so it is not the one to go on from.
+    assert!(last.ends_with("model.ckpt-0"), "{}", last.display());
+    assert!(!folder.join("nan/model.ckpt-1.index").exists());
     tensors(&last);
+    let saner = [&run[..], &["nan", "--learning-rate", "1e-3", "--optimizer", "SGD"]].concat();
+    let saner: Vec<&str> = saner.into_iter().chain(["--lr-bert-schedule", SANE]).collect();
+    frazil(folder, &[&saner[..], &["--results", "sane"]].concat());
+    assert!(newest(&folder.join("nan")).ends_with("model.ckpt-20"));
     assert!(!folder.join("result/bert/result_1.txt").exists(), "a log that is not complete");
 
     // A sample in the middle of the data that cannot be: a position beyond its sequence.

@@ -9,12 +9,17 @@ use crate::{Error, Result};
 
 /// Longer packs are none: positions of a BERT are few.
 const LONGEST: usize = u16::MAX as usize;
+/// Least squares count in `f64`, which is exact up to here; and no sum on the way comes near 64 bits.
+const MOST_TOKENS: u64 = 1 << f64::MANTISSA_DIGITS;
 
 /// How many sequences have which length.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Histogram {
     /// Of length 1, 2, and so on.
     counts: Vec<u64>,
+    /// Of all sequences; at most [`MOST_TOKENS`].
+    #[serde(skip)]
+    tokens: u64,
 }
 
 impl Histogram {
@@ -23,7 +28,7 @@ impl Histogram {
         let name = "max_seq_length";
         match max_length {
             0 => Err(Error::FeatureLength { name, found: 0, least: 1, why: "" }),
-            1..=LONGEST => Ok(Self { counts: vec![0; max_length] }),
+            1..=LONGEST => Ok(Self { counts: vec![0; max_length], tokens: 0 }),
             found => Err(Error::PackLength { found, most: LONGEST }),
         }
     }
@@ -71,9 +76,16 @@ impl Histogram {
         let mut histogram = Self::new(max_length.unwrap_or(longest))?;
         for (length, count, number) in rows {
             // A length that no sequence has may be anything.
-            if count > 0 && histogram.add(length, count).is_err() {
-                let most = histogram.max_length();
-                return Err(RowProblem::Length { length, most }.on_line(number).into());
+            if count > 0 {
+                histogram.add(length, count).map_err(|error| match error {
+                    Error::SequenceLength { length, most } => {
+                        RowProblem::Length { length, most }.on_line(number).into()
+                    }
+                    Error::TooManyTokens { most } => {
+                        RowProblem::Tokens { most }.on_line(number).into()
+                    }
+                    other => other,
+                })?;
             }
         }
         Ok(histogram)
@@ -84,7 +96,11 @@ impl Histogram {
         let most = self.counts.len();
         let place = length.checked_sub(1).and_then(|place| self.counts.get_mut(place));
         let place = place.ok_or(Error::SequenceLength { length, most })?;
-        *place = place.checked_add(count).ok_or(Error::TooManySequences)?;
+        let more = count.checked_mul(length as u64);
+        let tokens = more.and_then(|more| self.tokens.checked_add(more));
+        let tokens = tokens.filter(|tokens| *tokens <= MOST_TOKENS);
+        self.tokens = tokens.ok_or(Error::TooManyTokens { most: MOST_TOKENS })?;
+        *place += count; // no more than there are tokens
         Ok(())
     }
 
@@ -116,7 +132,7 @@ impl Histogram {
 
     /// How many tokens they have.
     pub fn tokens(&self) -> u64 {
-        self.counts.iter().zip(1..).map(|(count, length)| count * length).sum()
+        self.tokens
     }
 }
 
@@ -126,7 +142,7 @@ mod tests {
 
     #[test]
     fn files_of_lengths_and_counts() {
-        let expected = Histogram { counts: vec![0, 2, 7] };
+        let expected = Histogram { counts: vec![0, 2, 7], tokens: 25 };
         for text in ["length,count\n1,0\n2,2\n3,7\n", "2\t2\r\n\r\n3\t5\r\n3\t2", "3;7\n2;2\n"] {
             assert_eq!(Histogram::from_csv(text.as_bytes(), None).unwrap(), expected);
         }
@@ -145,10 +161,26 @@ mod tests {
         assert!(refused(b"length,count\n").contains("the file is empty"));
         assert!(Histogram::from_csv(b"9999999999,1\n", None).is_err());
         assert!(Histogram::new(0).is_err() && Histogram::of(3, [4]).is_err());
-        let full = [(1, u64::MAX), (1, 1)];
-        let mut histogram = Histogram::new(1).unwrap();
-        let added: Vec<bool> =
-            full.map(|(length, count)| histogram.add(length, count).is_ok()).into();
-        assert_eq!(added, [true, false]);
+    }
+
+    #[test]
+    fn more_tokens_than_can_be_counted_are_refused() {
+        let mut histogram = Histogram::new(2).unwrap();
+        let adds = [
+            (1, MOST_TOKENS, true),
+            (1, 1, false),
+            (2, 1, false),
+            (1, u64::MAX, false),
+            (2, u64::MAX, false),
+        ];
+        for (length, count, fits) in adds {
+            assert_eq!(histogram.add(length, count).is_ok(), fits, "{count} of {length}");
+        }
+        assert_eq!((histogram.sequences(), histogram.tokens()), (MOST_TOKENS, MOST_TOKENS));
+        let refused = |text: &[u8]| Histogram::from_csv(text, None).unwrap_err().to_string();
+        let said = "expected lines of at most 9007199254740992 tokens together";
+        let each_fits = b"1,18446744073709551615\n2,18446744073709551615\n";
+        assert_eq!(refused(each_fits), format!("line 1: {said}"));
+        assert_eq!(refused(b"1,9007199254740990\n3,1\n"), format!("line 2: {said}"));
     }
 }

@@ -201,7 +201,7 @@ impl Packing {
         let packs = self.packs();
         let sequences: u64 = sum(&|group| group.lengths.len() as u64);
         let tokens: u64 = sum(&|group| group.length() as u64);
-        let rows = |sequences: u64| (sequences * self.max_length as u64) as f64;
+        let rows = |sequences: u64| sequences as f64 * self.max_length as f64;
         let part = |of: f64, whole: f64| if whole > 0.0 { of / whole } else { 1.0 };
         let deepest = self.groups.iter().map(|group| group.lengths.len()).max().unwrap_or(0);
         let mut by_depth = vec![0; deepest];

@@ -6,7 +6,6 @@
 //! compressed file is unpacked into a temporary one first.
 
 use std::fmt;
-use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -234,7 +233,6 @@ fn unpack(data: &Bytes) -> Result<Bytes> {
             Error::Tensor(frazil_tensor::Error::Io { action, path, source })
         })?;
     }
-    let _ = scratch.flush();
     Ok(scratch.map()?)
 }
 

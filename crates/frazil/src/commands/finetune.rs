@@ -1,9 +1,8 @@
 //! `frazil finetune classifier MODEL …`, `frazil finetune squad MODEL …`
 
-use std::io::{IsTerminal, Write, stderr};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use frazil::Error;
@@ -12,11 +11,10 @@ use frazil::bert::rows::OnBadRow;
 use frazil::bert::squad::{FeatureOptions, PredictOptions};
 use frazil::bert::tokenizer::{Casing, Vocabulary};
 use frazil::ops::finetune::{Event, Model, Report, Schedule, classifier, squad};
-use frazil::ops::train::{self, Step};
 use frazil::source::{Need, locate};
 use frazil::train::comm::Comm;
-use indicatif::{ProgressBar, ProgressStyle};
 
+use super::live::{Live, stopped};
 use super::table::thousands;
 use crate::cli::{self, Outcome};
 
@@ -214,6 +212,19 @@ impl TrainingArgs {
             recompute: self.recompute,
             threads: self.threads,
             comm: Arc::clone(comm),
+            stop: cli::stop(),
+        }
+    }
+
+    /// What cannot be exported to is said before anything is trained.
+    fn check(&self) -> Result<(), Error> {
+        match self.export_saved_model.as_ref().filter(|dir| dir.exists() && !dir.is_dir()) {
+            Some(dir) => Err(Error::Usage {
+                what: format!("`{}` is no folder", dir.display()),
+                hint: "a SavedModel is a folder below the one that `--export-saved-model` names"
+                    .into(),
+            }),
+            None => Ok(()),
         }
     }
 
@@ -224,7 +235,8 @@ impl TrainingArgs {
         report: &mut Report,
         write: impl FnOnce(&Path, &Path, Option<usize>) -> Result<(PathBuf, PathBuf), Error>,
     ) -> Result<(), Error> {
-        if let Some(dir) = self.export_saved_model.as_ref().filter(|_| comm.is_first()) {
+        let writes = comm.is_first() && !report.stopped;
+        if let Some(dir) = self.export_saved_model.as_ref().filter(|_| writes) {
             let checkpoint = report.best.as_ref().unwrap_or(&report.checkpoint);
             let batch = self.export_batch.map(usize::from);
             report.saved_model = Some(write(checkpoint, dir, batch)?.1);
@@ -244,6 +256,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
 fn train(args: Args, out: &mut dyn Write, comm: &Arc<dyn Comm>) -> Result<Outcome> {
     let (report, json) = match args.what {
         What::Classifier(args) => {
+            args.training.check()?;
             let mut live = Live::new(args.training.quiet);
             let options = classifier::Options {
                 model: args.model.checked()?,
@@ -256,13 +269,14 @@ fn train(args: Args, out: &mut dyn Write, comm: &Arc<dyn Comm>) -> Result<Outcom
                 evaluate: !args.no_eval,
                 early_stop: args.training.early_stop,
             };
-            let mut report = classifier::classifier(&options, &mut |event| live.show(event))?;
+            let mut report = classifier::classifier(&options, &mut |event| show(&mut live, event))?;
             args.training.export(comm, &mut report, |checkpoint, dir, batch| {
                 classifier::export(&options, Some(checkpoint), dir, batch)
             })?;
             (report, args.training.json)
         }
         What::Squad(args) => {
+            args.training.check()?;
             let mut live = Live::new(args.training.quiet);
             let options = squad::Options {
                 model: args.model.checked()?,
@@ -280,7 +294,7 @@ fn train(args: Args, out: &mut dyn Write, comm: &Arc<dyn Comm>) -> Result<Outcom
                 on_bad_row: args.training.on_bad_row(),
                 early_stop: args.training.early_stop,
             };
-            let mut report = squad::squad(&options, &mut |event| live.show(event))?;
+            let mut report = squad::squad(&options, &mut |event| show(&mut live, event))?;
             args.training.export(comm, &mut report, |checkpoint, dir, batch| {
                 squad::export(&options, Some(checkpoint), dir, batch)
             })?;
@@ -289,6 +303,9 @@ fn train(args: Args, out: &mut dyn Write, comm: &Arc<dyn Comm>) -> Result<Outcom
     };
     if !comm.is_first() {
         return Ok(Outcome::Done);
+    }
+    if report.stopped {
+        say!("{}", stopped(report.steps));
     }
     if json {
         serde_json::to_writer_pretty(&mut *out, &report)?;
@@ -317,120 +334,25 @@ fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Between two plain lines.
-const PAUSE: Duration = Duration::from_secs(5);
-
-/// The line that shows how it goes: on a terminal one that changes, else a new one now and then.
-pub struct Live {
-    quiet: bool,
-    bar: Option<ProgressBar>,
-    last: Instant,
-    /// Of the last steps, each older one counting less.
-    loss: Option<f64>,
-    tokens: f64,
-    seconds: f64,
-}
-
-impl Live {
-    pub fn new(quiet: bool) -> Self {
-        let bar = (!quiet && stderr().is_terminal()).then(|| {
-            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} steps, {msg}");
-            ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-        });
-        Self { quiet, bar, last: Instant::now(), loss: None, tokens: 0.0, seconds: 0.0 }
-    }
-
-    pub fn say(&self, line: &str) {
-        match &self.bar {
-            _ if self.quiet => {}
-            Some(bar) => bar.println(line),
-            None => say!("{line}"),
+/// Says what happens.
+fn show(live: &mut Live, event: Event<'_>) {
+    match event {
+        Event::Note(note) => live.say(&format!("note: {note}")),
+        Event::Running { examples, samples, batch, steps } => {
+            let windows = if samples == examples {
+                String::new()
+            } else {
+                format!(" in {} windows", thousands(samples as u64))
+            };
+            let (examples, steps) = (thousands(examples as u64), thousands(steps));
+            live.say(&format!("{examples} examples{windows}, {steps} steps of {batch}"));
+        }
+        Event::Train(event) => live.train(&event),
+        Event::Evaluated(evaluation, is_best) => {
+            let scores = evaluation.scores.iter();
+            let scores: Vec<String> = scores.map(|(n, s)| format!("{n} {s:.4}")).collect();
+            let best = if is_best { " (the best so far)" } else { "" };
+            live.say(&format!("step {}: {}{best}", evaluation.step, scores.join(", ")));
         }
     }
-
-    fn show(&mut self, event: Event<'_>) {
-        match event {
-            Event::Note(note) => self.say(&format!("note: {note}")),
-            Event::Running { examples, samples, batch, steps } => {
-                let windows = if samples == examples {
-                    String::new()
-                } else {
-                    format!(" in {} windows", thousands(samples as u64))
-                };
-                let (examples, steps) = (thousands(examples as u64), thousands(steps));
-                self.say(&format!("{examples} examples{windows}, {steps} steps of {batch}"));
-            }
-            Event::Train(event) => self.train(&event),
-            Event::Evaluated(evaluation, is_best) => {
-                let scores = evaluation.scores.iter();
-                let scores: Vec<String> = scores.map(|(n, s)| format!("{n} {s:.4}")).collect();
-                let best = if is_best { " (the best so far)" } else { "" };
-                self.say(&format!("step {}: {}{best}", evaluation.step, scores.join(", ")));
-            }
-        }
-    }
-
-    /// What happens in any training.
-    pub fn train(&mut self, event: &train::Event<'_>) {
-        match event {
-            train::Event::Planned(path, was_there) => self.say(&planned(path, *was_there)),
-            train::Event::Initialized(report) if report.loaded == 0 => {
-                self.say(&format!("{} new weights", report.fresh.len()));
-            }
-            train::Event::Initialized(report) => {
-                let (loaded, fresh) = (report.loaded, report.fresh.join(", "));
-                let fresh = if fresh.is_empty() { fresh } else { format!("; new: {fresh}") };
-                let slots = match report.slots {
-                    Some(0) => "; nothing that an optimizer remembers".to_owned(),
-                    Some(slots) => format!("; {slots} slots of the optimizer"),
-                    None => String::new(),
-                };
-                self.say(&format!("{loaded} weights from the checkpoint{slots}{fresh}"));
-            }
-            train::Event::Resuming(path, step) => {
-                self.say(&format!("goes on from {} after {step} steps", path.display()));
-            }
-            train::Event::Begin(_) => {}
-            train::Event::Step(step, of, _) => self.step(step, *of),
-            train::Event::Saved(path, _) => self.say(&format!("wrote {}", path.display())),
-        }
-    }
-
-    fn step(&mut self, step: &Step, of: u64) {
-        const OLD: f64 = 0.95;
-        let (taken, loss) = (step.report.step + 1, step.report.loss);
-        self.loss = Some(self.loss.map_or(loss, |old| OLD * old + (1.0 - OLD) * loss));
-        self.tokens = OLD * self.tokens + step.tokens as f64;
-        self.seconds = OLD * self.seconds + step.seconds;
-        let a_step = self.seconds * (1.0 - OLD) / (1.0 - OLD.powf(taken as f64));
-        let left = Duration::from_secs_f64((of.saturating_sub(taken)) as f64 * a_step.max(0.0));
-        let line = format!(
-            "loss {:.4}, {:.0} pieces/s, {} left",
-            self.loss.unwrap_or(loss),
-            self.tokens / self.seconds.max(f64::MIN_POSITIVE),
-            indicatif::HumanDuration(left)
-        );
-        match &self.bar {
-            _ if self.quiet => {}
-            Some(bar) => {
-                bar.set_length(of);
-                bar.set_position(taken);
-                bar.set_message(line);
-                if taken >= of {
-                    bar.finish_and_clear();
-                }
-            }
-            None if self.last.elapsed() >= PAUSE => {
-                self.last = Instant::now();
-                self.say(&format!("step {taken} of {of}: {line}"));
-            }
-            None => {}
-        }
-    }
-}
-
-/// Where the plan of a training is.
-pub fn planned(path: &Path, was_there: bool) -> String {
-    let said = if was_there { "planned before" } else { "the plan is stored" };
-    format!("{said}: {}", path.display())
 }

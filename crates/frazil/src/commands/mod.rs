@@ -15,6 +15,7 @@ pub mod graph;
 mod graph_flags;
 pub mod import_weights;
 pub mod inspect;
+pub mod live;
 pub mod man;
 pub mod pack;
 pub mod predict;

@@ -15,7 +15,7 @@ use frazil::ops::train;
 use frazil::train::comm::Comm;
 use frazil::train::run::Go;
 
-use super::finetune::{Live, planned};
+use super::live::{Live, planned, stopped};
 use super::table::thousands;
 use crate::cli::{self, Outcome};
 
@@ -192,6 +192,7 @@ fn train_by(
 ) -> Result<Outcome> {
     let mut plan = mlperf::plan(settings)?;
     plan.options.train.comm = Arc::clone(comm);
+    plan.options.train.stop = cli::stop();
     let mut live = Live::new(own.quiet);
     let report = mlperf::run(&plan, &mut |event| {
         show(&mut live, &event);
@@ -211,19 +212,25 @@ fn train_by(
 
 /// A target that was missed is a check that failed.
 fn outcome(report: &Report) -> Outcome {
-    if report.training.reached == Some(false) { Outcome::CheckFailed } else { Outcome::Done }
+    match report.training.reached == Some(false) && !report.training.stopped {
+        true => Outcome::CheckFailed,
+        false => Outcome::Done,
+    }
 }
 
 fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
     let training = &report.training;
     let (steps, sequences) = (thousands(training.steps), thousands(training.sequences));
-    writeln!(out, "{}: {steps} steps over {sequences} sequences", report.status)?;
+    // Without a target nothing can be missed.
+    let status = training.reached.map_or("done", |_| report.status);
+    writeln!(out, "{status}: {steps} steps over {sequences} sequences")?;
     for of in &training.evaluations {
         let sequences = thousands(of.sequences);
         writeln!(out, "  after {sequences} sequences: accuracy {:.4}", of.accuracy)?;
     }
     match &report.result {
         Some(result) => writeln!(out, "log {}", result.display())?,
+        None if training.stopped => writeln!(out, "{}", stopped(training.steps))?,
         None => writeln!(out, "nothing was left to do")?,
     }
     writeln!(out, "last checkpoint {}", training.checkpoint.display())?;
@@ -264,8 +271,9 @@ pub fn submission(args: SubmissionArgs, out: &mut dyn Write) -> Result<Outcome> 
     }
     })?;
     let every = settings.count("steps_per_log").unwrap_or(1).max(1);
+    let stop = cli::stop();
     let options =
-        submission::Options { settings, start: own.start, end: own.end, again: own.again };
+        submission::Options { settings, start: own.start, end: own.end, again: own.again, stop };
     std::fs::create_dir_all(&own.logs)
         .with_context(|| format!("cannot create `{}`", own.logs.display()))?;
     let mut live = Live::new(own.quiet);
@@ -276,6 +284,7 @@ pub fn submission(args: SubmissionArgs, out: &mut dyn Write) -> Result<Outcome> 
             let failed =
                 |source| frazil::tensor::Error::Io { action: "create", path: path.clone(), source };
             log = Some((index, LineWriter::new(File::create(&path).map_err(failed)?)));
+            live = Live::new(own.quiet);
             live.say(&format!("run {index}"));
         }
         show(&mut live, &event);
@@ -285,23 +294,33 @@ pub fn submission(args: SubmissionArgs, out: &mut dyn Write) -> Result<Outcome> 
             writeln!(file, "{line}").map_err(failed)?;
         }
         Ok(Go::On)
-    })?;
+    });
+    let runs = match (runs, log) {
+        (Err(error), Some((index, mut file))) => {
+            // The log of the run that failed says why, as far as it can be written.
+            let error = anyhow::Error::new(error).context(format!("run {index} failed"));
+            let _ = writeln!(file, "error: {error:#}");
+            return Err(error);
+        }
+        (runs, _) => runs?,
+    };
     if own.json {
         serde_json::to_writer_pretty(&mut *out, &runs)?;
         writeln!(out)?;
     } else {
         for run in &runs {
-            let said = match &run.report {
-                Some(report) => format!("{} in {:.1} s", report.status, report.time_to_train),
-                None => "was there".to_owned(),
+            let took = match &run.report {
+                Some(report) => format!(" in {:.1} s", report.time_to_train),
+                None => ", was there".to_owned(),
             };
-            writeln!(out, "run {}: {said}: {}", run.index, run.result.display())?;
+            writeln!(out, "run {}: {}{took}: {}", run.index, run.status, run.result.display())?;
         }
     }
-    let missed = |run: &submission::Run| {
-        run.report.as_ref().is_some_and(|report| outcome(report) == Outcome::CheckFailed)
-    };
-    Ok(if runs.iter().any(missed) { Outcome::CheckFailed } else { Outcome::Done })
+    Ok(if runs.iter().any(|run| run.status != mlperf::SUCCESS) {
+        Outcome::CheckFailed
+    } else {
+        Outcome::Done
+    })
 }
 
 /// What an internal log says.
@@ -321,7 +340,7 @@ fn line(event: &Event<'_>, every: u64) -> Option<String> {
         Event::Pretrain(pretrain::Event::Train(train::Event::Planned(path, was_there))) => {
             Some(planned(path, *was_there))
         }
-        Event::Pretrain(pretrain::Event::Train(train::Event::Saved(path, step))) => {
+        Event::Pretrain(pretrain::Event::Train(train::Event::Saved(path, step, _))) => {
             Some(format!("step {step}: wrote {}", path.display()))
         }
         Event::Pretrain(_) => None,

@@ -4,13 +4,16 @@
 //! `--name=value`, `--name value`, one hyphen or two; `--x`, `--nox` and `--x=true|false|1|0|…` for
 //! truths (`--x false` is `--x` and a stray word, there as here); `--flagfile=FILE`; everything
 //! behind `--` is no flag. A flag that nobody knows is passed over by `tf.app.run`; here it is, too,
-//! with a warning. What is wrong is said in absl's words, with its exit code 1. Left out: flags of
-//! absl itself that only concern Python (`--pdb`, `--run_with_profiling`).
+//! with a warning, and there is one for each flag that has no effect here. What is wrong is said in
+//! absl's words, with its exit code 1. Left out: flags of absl itself that only concern Python
+//! (`--pdb`, `--run_with_profiling`).
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use frazil::Error;
 use frazil::tensor::nearest;
 
 use crate::cli::Outcome;
@@ -35,6 +38,7 @@ pub struct Flag {
     kind: Kind,
     default: Option<&'static str>,
     required: bool,
+    has_effect: bool,
     help: &'static str,
 }
 
@@ -45,7 +49,7 @@ impl Flag {
         default: Option<&'static str>,
         help: &'static str,
     ) -> Self {
-        Self { name, kind, default, required: false, help }
+        Self { name, kind, default, required: false, has_effect: true, help }
     }
 
     /// `flags.DEFINE_string`
@@ -77,7 +81,16 @@ impl Flag {
         self.required = true;
         self
     }
+
+    /// Whoever gives it is told that it has no effect here; `help` says why.
+    pub const fn without_effect(mut self) -> Self {
+        self.has_effect = false;
+        self
+    }
 }
+
+/// Why flags for other machines have no effect.
+pub const ON_CPU: &str = "frazil runs on the CPU";
 
 /// Flags that absl itself has; they are read and have no effect here.
 const OF_ABSL: [Flag; 9] = [
@@ -153,6 +166,27 @@ impl Values {
         value.expect("truths are checked when they are read, and have defaults")
     }
 
+    /// A whole number that is not too small.
+    pub fn count<T>(&self, name: &str, least: T) -> Result<T, Error>
+    where
+        T: TryFrom<i64> + PartialOrd + Display,
+    {
+        let value = self.integer(name);
+        let count = T::try_from(value).ok().filter(|count| *count >= least);
+        count.ok_or_else(|| Error::Usage {
+            what: format!("`--{name}` is {value}"),
+            hint: format!("give a number from {least} on"),
+        })
+    }
+
+    /// A text that there is no doing without.
+    pub fn needed(&self, name: &str) -> Result<&str, Error> {
+        self.text(name).ok_or_else(|| Error::Usage {
+            what: format!("`--{name}` must not be empty"),
+            hint: "give it a value".into(),
+        })
+    }
+
     /// Whether the user gave it.
     pub fn is_given(&self, name: &str) -> bool {
         self.given.iter().any(|(known, _)| *known == name)
@@ -183,12 +217,8 @@ impl Program {
                 Err(Outcome::Done)
             }
             Ok(Asked::Run(values)) => {
-                for word in &values.unknown {
-                    let near = nearest(bare(word), self.flags.iter().map(|flag| flag.name));
-                    let near = near.first().filter(|_| word.starts_with('-'));
-                    let near = near.map(|near| format!("; did you mean `--{near}`?"));
-                    let near = near.unwrap_or_default();
-                    say!("warning: `{word}` is no flag of {}; it is ignored{near}", self.name);
+                for warning in self.warnings(&values) {
+                    say!("warning: {warning}");
                 }
                 Ok(values)
             }
@@ -198,6 +228,19 @@ impl Program {
                 Err(Outcome::CheckFailed)
             }
         })
+    }
+
+    /// What was given in vain.
+    fn warnings(&self, values: &Values) -> Vec<String> {
+        let unknown = values.unknown.iter().map(|word| {
+            let near = nearest(bare(word), self.flags.iter().map(|flag| flag.name));
+            let near = near.first().filter(|_| word.starts_with('-'));
+            let near = near.map(|near| format!("; did you mean `--{near}`?")).unwrap_or_default();
+            format!("`{word}` is no flag of {}; it is ignored{near}", self.name)
+        });
+        let idle = self.flags.iter().filter(|flag| !flag.has_effect && values.is_given(flag.name));
+        let idle = idle.map(|flag| format!("`--{}` has no effect: {}", flag.name, flag.help));
+        unknown.chain(idle).collect()
     }
 
     /// Reads the words; what is wrong, in absl's.
@@ -270,7 +313,8 @@ impl Program {
         flags.sort_by_key(|flag| flag.name);
         for flag in flags {
             let no = if flag.kind == Kind::Truth { "[no]" } else { "" };
-            text.push_str(&format!("  --{no}{}: {}\n", flag.name, flag.help));
+            let idle = if flag.has_effect { "" } else { "has no effect: " };
+            text.push_str(&format!("  --{no}{}: {idle}{}\n", flag.name, flag.help));
             if let Some(default) = flag.default {
                 text.push_str(&format!("    (default: '{default}')\n"));
             }
@@ -390,6 +434,7 @@ mod tests {
             Flag::integer("n", "32", "a number"),
             Flag::float("lr", "5e-05", "a rate"),
             Flag::truth("do_x", false, "do it"),
+            Flag::text("tpu", None, "there is none").without_effect(),
         ],
     };
 
@@ -459,11 +504,38 @@ mod tests {
     }
 
     #[test]
+    fn what_was_given_in_vain_is_said() {
+        let said = |words: &[&str]| PROGRAM.warnings(&parse(words).unwrap());
+        assert!(said(&["--data_dir=a", "--n=3"]).is_empty());
+        let expected =
+            ["`--data_dri=b` is no flag of f; it is ignored; did you mean `--data_dir`?"];
+        assert_eq!(said(&["--data_dir=a", "--data_dri=b"]), expected);
+        let expected = ["`--tpu` has no effect: there is none"];
+        assert_eq!(said(&["--data_dir=a", "--tpu=x", "--tpu="]), expected);
+    }
+
+    #[test]
+    fn values_that_cannot_be_are_named() {
+        let values = parse(&["--data_dir=", "--n=-1"]).unwrap();
+        let said = values.needed("data_dir").unwrap_err().to_string();
+        assert_eq!(said, "`--data_dir` must not be empty");
+        assert_eq!(values.count("n", 0usize).unwrap_err().to_string(), "`--n` is -1");
+        let values = parse(&["--data_dir=a", "--n=3"]).unwrap();
+        assert_eq!(values.needed("data_dir").unwrap(), "a");
+        assert_eq!((values.count("n", 3usize).unwrap(), values.count("n", 0u64).unwrap()), (3, 3));
+        assert!(matches!(
+            values.count("n", 4u64).unwrap_err(),
+            Error::Usage { hint, .. } if hint == "give a number from 4 on"
+        ));
+    }
+
+    #[test]
     fn help_lists_all() {
         assert_eq!(parse(&["--help"]).unwrap_err(), "help");
         let help = PROGRAM.help();
         assert!(help.contains("  --[no]do_x: do it\n    (default: 'false')\n"), "{help}");
         assert!(help.contains("  --n: a number\n    (default: '32')\n    (an integer)\n"));
+        assert!(help.contains("  --tpu: has no effect: there is none\n"));
         let mut printed = Vec::new();
         let end = PROGRAM.start(&["--helpshort".into()], &mut printed).unwrap();
         assert_eq!(end.unwrap_err(), Outcome::Done);

@@ -87,20 +87,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 }
 
 fn options(values: &Values) -> Result<Options, Error> {
-    let text = |name: &'static str| {
-        values.text(name).ok_or_else(|| Error::Usage {
-            what: format!("`--{name}` must not be empty"),
-            hint: "name a file".into(),
-        })
-    };
-    let size = |name: &'static str| {
-        let value = values.integer(name);
-        usize::try_from(value).map_err(|_| Error::Usage {
-            what: format!("`--{name}` is {value}, which is no count"),
-            hint: "give 0 or more".into(),
-        })
-    };
-    let format = match text("input_format")? {
+    let format = match values.needed("input_format")? {
         "auto" => Format::Auto,
         "plain" => Format::Plain,
         "wiki" => Format::Wiki,
@@ -112,20 +99,20 @@ fn options(values: &Values) -> Result<Options, Error> {
         }
     };
     Ok(Options {
-        input_file: text("input_file")?.to_owned(),
-        output_files: text("output_file")?.split(',').map(Into::into).collect(),
-        vocab_file: text("vocab_file")?.into(),
+        input_file: values.needed("input_file")?.to_owned(),
+        output_files: values.needed("output_file")?.split(',').map(Into::into).collect(),
+        vocab_file: values.needed("vocab_file")?.into(),
         do_lower_case: values.truth("do_lower_case"),
         format,
         create: pretrain_data::Options {
-            max_seq_length: size("max_seq_length")?,
-            max_predictions_per_seq: size("max_predictions_per_seq")?,
+            max_seq_length: values.count("max_seq_length", 0)?,
+            max_predictions_per_seq: values.count("max_predictions_per_seq", 0)?,
             random_seed: values.integer("random_seed"),
-            dupe_factor: size("dupe_factor")?,
+            dupe_factor: values.count("dupe_factor", 0)?,
             masked_lm_prob: values.float("masked_lm_prob"),
             short_seq_prob: values.float("short_seq_prob"),
             do_whole_word_mask: values.truth("do_whole_word_mask"),
-            order: match size("workers")? {
+            order: match values.count("workers", 0)? {
                 0 => Order::Original,
                 threads => Order::Parallel { threads },
             },
@@ -203,7 +190,7 @@ mod tests {
     #[test]
     fn what_cannot_be_is_said() {
         let error = |words: &[&str]| read(words).unwrap_err().to_string();
-        assert!(error(&["--dupe_factor=-1"]).contains("no count"));
+        assert_eq!(error(&["--dupe_factor=-1"]), "`--dupe_factor` is -1");
         assert!(error(&["--input_format=xml"]).contains("`xml`"));
         assert!(error(&["--vocab_file="]).contains("must not be empty"));
     }

@@ -42,23 +42,12 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         Ok(values) => values,
         Err(outcome) => return Ok(outcome),
     };
-    let path = |name: &str| {
-        values.path(name).ok_or_else(|| frazil::Error::Usage {
-            what: format!("`--{name}` must not be empty"),
-            hint: "name a file".into(),
-        })
-    };
-    let (vocabulary, output) = (path("vocab_file")?, path("output_file")?);
+    let (vocabulary, output) = (values.needed("vocab_file")?, values.needed("output_file")?);
     let vocabulary = Vocabulary::open(vocabulary)?;
     let tokenizer = Tokenizer::new(vocabulary.into(), Casing::Lower)?;
-    let examples = read_examples(path("predict_file")?, ReadOptions::default())?.items;
+    let examples = read_examples(values.needed("predict_file")?, ReadOptions::default())?.items;
     let features = build_features(&examples, &tokenizer, FeatureOptions::default())?;
-    write_records(&output, &features)?;
-    say!(
-        "{} questions in {} windows are in `{}`",
-        examples.len(),
-        features.len(),
-        output.display()
-    );
+    write_records(output, &features)?;
+    say!("{} questions in {} windows are in `{}`", examples.len(), features.len(), output);
     Ok(Outcome::Done)
 }

@@ -4,14 +4,15 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use frazil::bert::tokenizer::Casing;
 use frazil::ops::extract_features::{Options, extract_features};
 use frazil::ops::text_model;
 use frazil::source::GraphOptions;
 
-use super::absl::{Flag, Program, Values};
+use super::absl::{Flag, ON_CPU, Program, Values};
 use crate::cli::Outcome;
 use crate::commands::progress::Progress;
 
@@ -43,11 +44,11 @@ const PROGRAM: Program = Program {
         Flag::text("init_checkpoint", None, "the weights").required(),
         Flag::text("vocab_file", None, "the vocabulary of the model").required(),
         Flag::truth("do_lower_case", true, "whether text is lowered: for uncased models"),
-        Flag::integer("batch_size", "32", "has no effect: sequences are packed"),
-        Flag::truth("use_tpu", false, "has no effect"),
-        Flag::text("master", None, "has no effect"),
-        Flag::integer("num_tpu_cores", "8", "has no effect"),
-        Flag::truth("use_one_hot_embeddings", false, "has no effect: the numbers are the same"),
+        Flag::integer("batch_size", "32", "sequences are packed").without_effect(),
+        Flag::truth("use_tpu", false, ON_CPU).without_effect(),
+        Flag::text("master", None, ON_CPU).without_effect(),
+        Flag::integer("num_tpu_cores", "8", ON_CPU).without_effect(),
+        Flag::truth("use_one_hot_embeddings", false, "the numbers are the same").without_effect(),
     ],
 };
 
@@ -57,10 +58,8 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
         Ok(values) => values,
         Err(outcome) => return Ok(outcome),
     };
-    let path = |name: &'static str| {
-        values.path(name).ok_or_else(|| anyhow!("flag --{name} must not be empty"))
-    };
     let options = options(&values)?;
+    let path = |name: &str| values.needed(name).map(PathBuf::from);
     let (model, input, output) =
         (path("init_checkpoint")?, path("input_file")?, path("output_file")?);
     let progress = Progress::new("extracting", "lines", false);
@@ -87,17 +86,12 @@ fn options(values: &Values) -> Result<Options> {
         let number = text.trim().parse::<i32>();
         number.with_context(|| format!("flag --layers={layers}: `{text}` is no layer's number"))
     };
-    let length = values.integer("max_seq_length");
-    let length = usize::try_from(length).ok().filter(|&length| length > 0);
-    let length = length.with_context(|| {
-        format!("flag --max_seq_length={}: expected at least 3", values.integer("max_seq_length"))
-    })?;
     let casing = if values.truth("do_lower_case") { Casing::Lower } else { Casing::Keep };
     let model = text_model::Options {
         graph: GraphOptions { config: values.path("bert_config_file"), ..GraphOptions::default() },
         vocabulary: values.path("vocab_file"),
         casing: Some(casing),
-        max_seq_length: Some(length),
+        max_seq_length: Some(values.count("max_seq_length", 3)?),
         ..text_model::Options::default()
     };
     Ok(Options { model, layers: layers.split(',').map(layer).collect::<Result<_>>()? })

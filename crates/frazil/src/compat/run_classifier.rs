@@ -13,10 +13,11 @@ use frazil::bert::features::classifier::Target;
 use frazil::bert::glue::Task;
 use frazil::bert::rows::OnBadRow;
 use frazil::ops::finetune::{Model, classifier};
-use frazil::ops::run_classifier::{Event, Options, Part, run_classifier};
+use frazil::ops::run_classifier::{self, Event, Options, Part, run_classifier};
 use frazil::train::comm::Comm;
 
-use super::absl::{Flag, Program, Values};
+use super::absl::{Flag, ON_CPU, Program, Values};
+use super::training_log::TrainingLog;
 use super::{casing, training_log};
 use crate::cli::{self, Outcome};
 
@@ -59,13 +60,13 @@ const PROGRAM: Program = Program {
         Flag::float("num_train_epochs", "3.0", "How often each example is trained on."),
         Flag::float("warmup_proportion", "0.1", "The part of training in which the rate grows."),
         Flag::integer("save_checkpoints_steps", "1000", "Steps between two checkpoints."),
-        Flag::integer("iterations_per_loop", "1000", "For TPUs."),
+        Flag::integer("iterations_per_loop", "1000", ON_CPU).without_effect(),
         Flag::truth("use_tpu", false, "Whether records are padded to whole batches."),
-        Flag::text("tpu_name", None, "Has no effect."),
-        Flag::text("tpu_zone", None, "Has no effect."),
-        Flag::text("gcp_project", None, "Has no effect."),
-        Flag::text("master", None, "Has no effect."),
-        Flag::integer("num_tpu_cores", "8", "Has no effect."),
+        Flag::text("tpu_name", None, ON_CPU).without_effect(),
+        Flag::text("tpu_zone", None, ON_CPU).without_effect(),
+        Flag::text("gcp_project", None, ON_CPU).without_effect(),
+        Flag::text("master", None, ON_CPU).without_effect(),
+        Flag::integer("num_tpu_cores", "8", ON_CPU).without_effect(),
         Flag::truth(
             "skip_bad_rows",
             false,
@@ -101,8 +102,20 @@ fn work(values: &Values, comm: &Arc<dyn Comm>) -> Result<Outcome> {
     let options = options(values, comm)?;
     let (do_train, export) = (values.truth("do_train"), values.path("export_saved_model"));
     let batch = training_log::export_batch(values)?;
+    if options.do_eval || options.do_predict {
+        // What is wrong with these is said before hours are spent.
+        run_classifier::check(&options)?;
+    }
+    let mut trained = None;
     if do_train {
-        classifier::train(&training(values, &options, comm)?, &mut training_log::show)?;
+        let of = training(values, &options, comm)?;
+        let mut log = TrainingLog::new();
+        let ran = classifier::train(&of, &mut |event| log.show(event))?;
+        if ran.trained.stopped {
+            log.stopped(ran.trained.steps);
+            return Ok(Outcome::Done);
+        }
+        trained = Some((of, ran));
     }
     if options.do_eval || options.do_predict || !(do_train || export.is_some()) {
         run_classifier(&options, &mut log)?;
@@ -111,42 +124,35 @@ fn work(values: &Values, comm: &Arc<dyn Comm>) -> Result<Outcome> {
         let trained = training(values, &options, comm)?;
         training_log::exported(&classifier::export(&trained, None, &dir, batch)?);
     }
+    if let Some((of, ran)) = trained.filter(|_| comm.is_first()) {
+        ran.write_report(&of.model, &of.schedule)?;
+    }
     Ok(Outcome::Done)
-}
-
-/// A number that cannot be negative.
-fn size(values: &Values, name: &str) -> Result<usize, Error> {
-    let given = values.integer(name);
-    usize::try_from(given).map_err(|_| Error::Usage {
-        what: format!("`--{name}` is {given}"),
-        hint: "give a number from 0 on".into(),
-    })
 }
 
 /// What the flags mean, checked in the original's order.
 fn options(values: &Values, comm: &Arc<dyn Comm>) -> Result<Options, Error> {
     let lower = values.truth("do_lower_case");
     casing::check(lower, values.text("init_checkpoint"))?;
-    let path = |name: &str| values.path(name).unwrap_or_default();
     let name = values.text("task_name").unwrap_or_default();
     let task: Task = name.parse().map_err(|error| Error::Usage {
         what: format!("Task not found: {}", name.to_lowercase()),
         hint: format!("{error}"),
     })?;
-    let threads = size(values, "threads")?;
+    let threads = values.count("threads", 0)?;
     Ok(Options {
-        data_dir: path("data_dir"),
-        bert_config_file: path("bert_config_file"),
+        data_dir: values.needed("data_dir")?.into(),
+        bert_config_file: values.needed("bert_config_file")?.into(),
         task,
-        vocab_file: path("vocab_file"),
-        output_dir: path("output_dir"),
+        vocab_file: values.needed("vocab_file")?.into(),
+        output_dir: values.needed("output_dir")?.into(),
         init_checkpoint: values.path("init_checkpoint"),
         do_lower_case: lower,
-        max_seq_length: size(values, "max_seq_length")?,
+        max_seq_length: values.count("max_seq_length", 0)?,
         do_eval: values.truth("do_eval"),
         do_predict: values.truth("do_predict"),
-        eval_batch_size: size(values, "eval_batch_size")?,
-        predict_batch_size: size(values, "predict_batch_size")?,
+        eval_batch_size: values.count("eval_batch_size", 0)?,
+        predict_batch_size: values.count("predict_batch_size", 0)?,
         use_tpu: values.truth("use_tpu"),
         on_bad_row: match values.truth("skip_bad_rows") {
             true => OnBadRow::Skip,

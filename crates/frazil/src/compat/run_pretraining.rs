@@ -19,8 +19,8 @@ use frazil::train::run::Go;
 use frazil::train::schedule::Bert;
 use frazil::{Error, Result};
 
-use super::absl::{Flag, Program, Values};
-use super::training_log;
+use super::absl::{Flag, ON_CPU, Program, Values};
+use super::training_log::TrainingLog;
 use crate::cli::{self, Outcome};
 
 /// Pre-train and evaluate, with the flags of google-research/bert's run_pretraining.py
@@ -61,29 +61,18 @@ const PROGRAM: Program = Program {
         Flag::integer("num_train_steps", "100000", "training steps"),
         Flag::integer("num_warmup_steps", "10000", "steps in which the rate grows"),
         Flag::integer("save_checkpoints_steps", "1000", "steps between two checkpoints"),
-        Flag::integer("iterations_per_loop", "1000", "has no effect"),
+        Flag::integer("iterations_per_loop", "1000", ON_CPU).without_effect(),
         Flag::integer("max_eval_steps", "100", "batches of an evaluation"),
-        Flag::truth("use_tpu", false, "has no effect: frazil runs on the CPU"),
-        Flag::text("tpu_name", None, "has no effect"),
-        Flag::text("tpu_zone", None, "has no effect"),
-        Flag::text("gcp_project", None, "has no effect"),
-        Flag::text("master", None, "has no effect"),
-        Flag::integer("num_tpu_cores", "8", "has no effect"),
+        Flag::truth("use_tpu", false, ON_CPU).without_effect(),
+        Flag::text("tpu_name", None, ON_CPU).without_effect(),
+        Flag::text("tpu_zone", None, ON_CPU).without_effect(),
+        Flag::text("gcp_project", None, ON_CPU).without_effect(),
+        Flag::text("master", None, ON_CPU).without_effect(),
+        Flag::integer("num_tpu_cores", "8", ON_CPU).without_effect(),
         Flag::integer("seed", "12345", "frazil's: of all chance in training"),
         Flag::truth("recompute", false, "frazil's: train in less memory"),
     ],
 };
-
-/// Flags that say something about machines that frazil does not use.
-const ELSEWHERE: [&str; 7] = [
-    "use_tpu",
-    "tpu_name",
-    "tpu_zone",
-    "gcp_project",
-    "master",
-    "num_tpu_cores",
-    "iterations_per_loop",
-];
 
 /// Runs the command. The original's log goes to stderr.
 pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
@@ -91,9 +80,6 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         Ok(values) => values,
         Err(outcome) => return Ok(outcome),
     };
-    for name in ELSEWHERE.into_iter().filter(|name| values.is_given(name)) {
-        say!("warning: `--{name}` has no effect: frazil runs on the CPU");
-    }
     match cli::together(|comm| Ok(work(&values, comm)?)) {
         Ok(()) => Ok(Outcome::Done),
         Err(error) => {
@@ -132,17 +118,22 @@ fn work(values: &Values, comm: &Arc<dyn Comm>) -> Result<()> {
         info(&format!("  Batch size = {}", asked.train_batch_size));
         let train = asked.training(values, comm)?;
         let options = pretrain::Options { train, evaluation: None, most_sequences: None };
-        pretrain::pretrain(&options, &mut |event| {
+        let mut log = TrainingLog::new();
+        let done = pretrain::pretrain(&options, &mut |event| {
             if let Event::Train(event) = event {
-                training_log::show_training(&event);
+                log.training(&event);
             }
             Ok(Go::On)
         })?;
+        if done.stopped {
+            log.stopped(done.steps);
+            return Ok(());
+        }
     }
     if do_eval {
         info("***** Running evaluation *****");
         info(&format!("  Batch size = {}", asked.eval_batch_size));
-        evaluate(&asked, number(values, "max_eval_steps", 1)?, comm, &info)?;
+        evaluate(&asked, values.count("max_eval_steps", 1)?, comm, &info)?;
     }
     Ok(())
 }
@@ -158,35 +149,23 @@ struct Asked {
     eval_batch_size: usize,
 }
 
-fn number(values: &Values, name: &str, least: u64) -> Result<u64> {
-    let value = values.integer(name);
-    let number = u64::try_from(value).ok().filter(|number| *number >= least);
-    number.ok_or_else(|| {
-        wrong(format!("`--{name}` is {value}"), &format!("give a number from {least} on"))
-    })
-}
-
 impl Asked {
     fn read(values: &Values) -> Result<Self> {
-        let path = |name: &str| {
-            let missing = || wrong(format!("`--{name}` must not be empty"), "name a file");
-            values.path(name).ok_or_else(missing)
-        };
-        let config = BertConfig::read(path("bert_config_file")?)?;
-        let records = files_of_list(values.text("input_file").unwrap_or_default())?;
+        let config = BertConfig::read(values.needed("bert_config_file")?)?;
+        let records = files_of_list(values.needed("input_file")?)?;
         let shape = Shape {
-            max_length: number(values, "max_seq_length", 1)? as usize,
-            max_predictions: number(values, "max_predictions_per_seq", 1)? as usize,
+            max_length: values.count("max_seq_length", 1)?,
+            max_predictions: values.count("max_predictions_per_seq", 1)?,
             ..Shape::default()
         };
         let asked = Self {
             config,
             records,
-            output_dir: path("output_dir")?,
+            output_dir: values.needed("output_dir")?.into(),
             init_checkpoint: values.path("init_checkpoint"),
             shape,
-            train_batch_size: number(values, "train_batch_size", 1)? as usize,
-            eval_batch_size: number(values, "eval_batch_size", 1)? as usize,
+            train_batch_size: values.count("train_batch_size", 1)?,
+            eval_batch_size: values.count("eval_batch_size", 1)?,
         };
         asked.check()?;
         Ok(asked)
@@ -236,8 +215,8 @@ impl Asked {
     fn training(&self, values: &Values, comm: &Arc<dyn Comm>) -> Result<train::Options> {
         let rate = Bert {
             rate: values.float("learning_rate"),
-            steps: number(values, "num_train_steps", 1)?,
-            warmup: number(values, "num_warmup_steps", 0)?,
+            steps: values.count("num_train_steps", 1)?,
+            warmup: values.count("num_warmup_steps", 0)?,
         };
         let seed = values.integer("seed") as u64;
         let reading = ReaderOptions { shuffle: Some(seed), ..self.reading(self.train_batch_size) };
@@ -246,7 +225,7 @@ impl Asked {
             init_checkpoint: self.init_checkpoint.clone(),
             records: self.records.clone(),
             reading,
-            save_every: number(values, "save_checkpoints_steps", 1)?,
+            save_every: values.count("save_checkpoints_steps", 1)?,
             seed,
             recompute: values.truth("recompute"),
             comm: Arc::clone(comm),

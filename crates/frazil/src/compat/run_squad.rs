@@ -12,7 +12,8 @@ use frazil::ops::finetune::{Model, squad};
 use frazil::ops::predict::answer::run_squad::{self, Event, Options, run_squad};
 use frazil::train::comm::Comm;
 
-use super::absl::{Flag, Program, Values};
+use super::absl::{Flag, ON_CPU, Program, Values};
+use super::training_log::TrainingLog;
 use super::{casing, training_log};
 use crate::cli::{self, Outcome};
 
@@ -54,15 +55,15 @@ const PROGRAM: Program = Program {
         Flag::float("num_train_epochs", "3.0", "how often each window is trained on"),
         Flag::float("warmup_proportion", "0.1", "the part of training in which the rate grows"),
         Flag::integer("save_checkpoints_steps", "1000", "steps between two checkpoints"),
-        Flag::integer("iterations_per_loop", "1000", "has no effect"),
+        Flag::integer("iterations_per_loop", "1000", ON_CPU).without_effect(),
         Flag::integer("n_best_size", "20", "answers in a list of nbest_predictions.json"),
         Flag::integer("max_answer_length", "30", "the longest answer, in pieces"),
-        Flag::truth("use_tpu", false, "has no effect: frazil runs on the CPU"),
-        Flag::text("tpu_name", None, "has no effect"),
-        Flag::text("tpu_zone", None, "has no effect"),
-        Flag::text("gcp_project", None, "has no effect"),
-        Flag::text("master", None, "has no effect"),
-        Flag::integer("num_tpu_cores", "8", "has no effect"),
+        Flag::truth("use_tpu", false, ON_CPU).without_effect(),
+        Flag::text("tpu_name", None, ON_CPU).without_effect(),
+        Flag::text("tpu_zone", None, ON_CPU).without_effect(),
+        Flag::text("gcp_project", None, ON_CPU).without_effect(),
+        Flag::text("master", None, ON_CPU).without_effect(),
+        Flag::integer("num_tpu_cores", "8", ON_CPU).without_effect(),
         Flag::truth("verbose_logging", false, "say why answers are whole words"),
         Flag::truth("version_2_with_negative", false, "there may be no answer, as in SQuAD 2.0"),
         Flag::float(
@@ -86,27 +87,33 @@ const PROGRAM: Program = Program {
     ],
 };
 
-/// Flags that say something about machines that frazil does not use.
-const ELSEWHERE: [&str; 6] =
-    ["use_tpu", "tpu_name", "tpu_zone", "gcp_project", "master", "num_tpu_cores"];
-
 /// Runs the command. The original's log goes to stderr.
 pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let values = match PROGRAM.start(&args.arguments, out)? {
         Ok(values) => values,
         Err(outcome) => return Ok(outcome),
     };
-    for name in ELSEWHERE.into_iter().filter(|name| values.is_given(name)) {
-        say!("warning: `--{name}` has no effect: frazil runs on the CPU");
-    }
     let verbose = values.truth("verbose_logging");
     let batch = values.integer("predict_batch_size");
     // Several processes train and answer together; the first one writes.
     let done = cli::together(|comm| {
         let options = options(&values, comm)?;
         let size = training_log::export_batch(&values)?;
+        if values.truth("do_predict") {
+            // What is wrong with the questions is said before hours are spent.
+            run_squad::check(&options)?;
+        }
         if values.truth("do_train") {
-            squad::train(&training(&values, &options, comm)?, &mut training_log::show)?;
+            let of = training(&values, &options, comm)?;
+            let mut log = TrainingLog::new();
+            let ran = squad::train(&of, &mut |event| log.show(event))?;
+            if comm.is_first() {
+                ran.write_report(&of.model, &of.schedule)?;
+            }
+            if ran.trained.stopped {
+                log.stopped(ran.trained.steps);
+                return Ok(None);
+            }
         }
         let report = match values.truth("do_predict") {
             true => Some(run_squad(&options, &mut |event| log(&event, verbose, batch))?),
@@ -135,10 +142,6 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 /// What the flags mean; what does not go together in the original's words.
 fn options(values: &Values, comm: &Arc<dyn Comm>) -> Result<Options, Error> {
     let wrong = |what: String, hint: &str| Error::Usage { what, hint: hint.into() };
-    let path = |name: &str| {
-        let missing = || wrong(format!("`--{name}` must not be empty"), "name a file");
-        values.path(name).ok_or_else(missing)
-    };
     let init_checkpoint = values.path("init_checkpoint");
     let do_lower_case = values.truth("do_lower_case");
     casing::check(do_lower_case, values.text("init_checkpoint"))?;
@@ -161,32 +164,26 @@ fn options(values: &Values, comm: &Arc<dyn Comm>) -> Result<Options, Error> {
             "add `--predict_file=dev-v1.1.json`",
         ));
     }
-    let number = |name: &str, least: usize| {
-        let value = values.integer(name);
-        let number = usize::try_from(value).ok().filter(|number| *number >= least);
-        let hint = format!("give a number from {least} on");
-        number.ok_or_else(|| wrong(format!("`--{name}` is {value}"), &hint))
-    };
     Ok(Options {
-        bert_config_file: path("bert_config_file")?,
-        vocab_file: path("vocab_file")?,
-        output_dir: path("output_dir")?,
+        bert_config_file: values.needed("bert_config_file")?.into(),
+        vocab_file: values.needed("vocab_file")?.into(),
+        output_dir: values.needed("output_dir")?.into(),
         predict_file: values.path("predict_file").unwrap_or_default(),
         init_checkpoint,
         do_lower_case,
         features: FeatureOptions {
-            max_seq_length: number("max_seq_length", 1)?,
-            doc_stride: number("doc_stride", 1)?,
-            max_query_length: number("max_query_length", 0)?,
+            max_seq_length: values.count("max_seq_length", 1)?,
+            doc_stride: values.count("doc_stride", 1)?,
+            max_query_length: values.count("max_query_length", 0)?,
             training: false,
         },
         predict: PredictOptions {
-            n_best_size: number("n_best_size", 0)?,
-            max_answer_length: number("max_answer_length", 0)?,
+            n_best_size: values.count("n_best_size", 0)?,
+            max_answer_length: values.count("max_answer_length", 0)?,
             version_2: values.truth("version_2_with_negative"),
             null_score_diff_threshold: values.float("null_score_diff_threshold"),
         },
-        predict_batch_size: number("predict_batch_size", 1)?,
+        predict_batch_size: values.count("predict_batch_size", 1)?,
         on_bad_row: match values.truth("skip_bad_rows") {
             true => OnBadRow::Skip,
             false => OnBadRow::Stop,

@@ -1,7 +1,9 @@
 //! What `run_classifier`, `run_squad` and `run_pretraining` have in common when they train: flags, and what is logged.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use frazil::ops::finetune::{Event, Schedule};
 use frazil::ops::train;
@@ -10,9 +12,13 @@ use frazil::train::run::Go;
 use frazil::{Error, Result};
 
 use super::absl::Values;
+use crate::cli;
+use crate::commands::live::{Live, stopped};
 
 /// Steps between two lines of the log, as Estimator has it.
 const EVERY: u64 = 100;
+/// The longest that it is silent, where nothing is drawn.
+const PAUSE: Duration = Duration::from_secs(10);
 
 /// The original's flags.
 pub fn schedule(
@@ -20,36 +26,24 @@ pub fn schedule(
     threads: Option<usize>,
     comm: &Arc<dyn Comm>,
 ) -> Result<Schedule, Error> {
-    let number = |name: &str| {
-        let given = values.integer(name);
-        let wrong = || Error::Usage {
-            what: format!("`--{name}` is {given}"),
-            hint: "give a number from 1 on".into(),
-        };
-        u64::try_from(given).ok().filter(|number| *number > 0).ok_or_else(wrong)
-    };
     Ok(Schedule {
-        batch_size: number("train_batch_size")? as usize,
+        batch_size: values.count("train_batch_size", 1)?,
         learning_rate: values.float("learning_rate"),
         epochs: values.float("num_train_epochs"),
         warmup_proportion: values.float("warmup_proportion"),
-        save_every: number("save_checkpoints_steps")?,
+        save_every: values.count("save_checkpoints_steps", 1)?,
         seed: values.integer("seed") as u64,
         recompute: values.truth("recompute"),
         threads,
         comm: Arc::clone(comm),
+        stop: cli::stop(),
         ..Schedule::default()
     })
 }
 
 /// Sequences of a call of an exported model: those of the flag, or any number for 0.
 pub fn export_batch(values: &Values) -> Result<Option<usize>, Error> {
-    let given = values.integer("export_batch_size");
-    let wrong = |_| Error::Usage {
-        what: format!("`--export_batch_size` is {given}"),
-        hint: "give the sequences of a call, or 0 for any number".into(),
-    };
-    Ok(Some(usize::try_from(given).map_err(wrong)?).filter(|batch| *batch > 0))
+    Ok(Some(values.count("export_batch_size", 0)?).filter(|batch| *batch > 0))
 }
 
 /// Says what was exported, as Estimator does: under the name that the folder has while it is written.
@@ -60,46 +54,69 @@ pub fn exported((checkpoint, written): &(PathBuf, PathBuf)) {
     say!("INFO:tensorflow:SavedModel written to: {}/saved_model.pb", folder.display());
 }
 
-/// Says what happens, in Estimator's words.
-pub fn show(event: Event<'_>) -> Result<Go> {
-    let info = |text: String| say!("INFO:tensorflow:{text}");
-    match event {
-        Event::Running { examples, samples, batch, steps } => {
-            info("***** Running training *****".into());
-            info(format!("  Num examples = {examples}"));
-            if samples != examples {
-                info(format!("  Num split examples = {samples}"));
-            }
-            info(format!("  Batch size = {batch}"));
-            info(format!("  Num steps = {steps}"));
-        }
-        Event::Note(note) => say!("note: {note}"),
-        Event::Evaluated(..) => {}
-        Event::Train(event) => show_training(&event),
-    }
-    Ok(Go::On)
+/// Says what happens, in Estimator's words; on a terminal a line below tells how it goes.
+pub struct TrainingLog {
+    live: Live,
+    last: Instant,
 }
 
-/// The same of what happens in any training.
-pub fn show_training(event: &train::Event<'_>) {
-    let info = |text: String| say!("INFO:tensorflow:{text}");
-    match event {
-        train::Event::Initialized(report) => {
-            report.fresh.iter().for_each(|name| info(format!("  name = {name}, *NEW*")));
+impl TrainingLog {
+    pub fn new() -> Self {
+        Self { live: Live::new(false), last: Instant::now() }
+    }
+
+    fn info(&self, text: impl Display) {
+        self.live.say(&format!("INFO:tensorflow:{text}"));
+    }
+
+    pub fn show(&mut self, event: Event<'_>) -> Result<Go> {
+        match event {
+            Event::Running { examples, samples, batch, steps } => {
+                self.info("***** Running training *****");
+                self.info(format_args!("  Num examples = {examples}"));
+                if samples != examples {
+                    self.info(format_args!("  Num split examples = {samples}"));
+                }
+                self.info(format_args!("  Batch size = {batch}"));
+                self.info(format_args!("  Num steps = {steps}"));
+            }
+            Event::Note(note) => self.live.say(&format!("note: {note}")),
+            Event::Evaluated(..) => {}
+            Event::Train(event) => self.training(&event),
         }
-        train::Event::Resuming(path, _) => {
-            info(format!("Restoring parameters from {}", path.display()));
-        }
-        train::Event::Saved(path, step) => {
-            info(format!("Saving checkpoints for {step} into {}.", path.display()));
-        }
-        train::Event::Planned(..) | train::Event::Begin(_) => {}
-        train::Event::Step(step, of, _) => {
-            let taken = step.report.step + 1;
-            if step.report.step == 0 || taken.is_multiple_of(EVERY) || taken == *of {
-                let (loss, speed) = (step.report.loss, step.tokens as f64 / step.seconds);
-                info(format!("loss = {loss}, step = {taken} ({speed:.0} pieces/sec)"));
+        Ok(Go::On)
+    }
+
+    /// The same of what happens in any training.
+    pub fn training(&mut self, event: &train::Event<'_>) {
+        match event {
+            train::Event::Initialized(report) => {
+                for name in &report.fresh {
+                    self.info(format_args!("  name = {name}, *NEW*"));
+                }
+            }
+            train::Event::Resuming(path, _) => {
+                self.info(format_args!("Restoring parameters from {}", path.display()));
+            }
+            train::Event::Saved(path, step, _) => {
+                self.info(format_args!("Saving checkpoints for {step} into {}.", path.display()));
+            }
+            train::Event::Planned(..) | train::Event::Begin(_) => {}
+            train::Event::Step(step, of, _) => {
+                let line = self.live.draw(step, *of);
+                let taken = step.report.step + 1;
+                let is_due = step.report.step == 0 || taken.is_multiple_of(EVERY) || taken == *of;
+                if is_due || self.last.elapsed() >= PAUSE && !self.live.is_drawn() {
+                    self.last = Instant::now();
+                    let loss = step.report.loss;
+                    self.info(format_args!("loss = {loss}, step = {taken} ({line})"));
+                }
             }
         }
+    }
+
+    /// Says that the run was told to stop.
+    pub fn stopped(&self, steps: u64) {
+        self.live.say(&stopped(steps));
     }
 }

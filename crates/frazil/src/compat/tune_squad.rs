@@ -46,7 +46,7 @@ const PROGRAM: Program = Program {
         Flag::truth("tune", false, "search for an int8 model that is good enough"),
         Flag::truth("benchmark", false, "measure input_model"),
         Flag::text("mode", Some("performance"), "what benchmark measures: accuracy or performance"),
-        Flag::truth("strip_iterator", false, "has no effect: the graph is always cut behind it"),
+        Flag::truth("strip_iterator", false, "the graph is always cut behind it").without_effect(),
         Flag::text("vocab_file", None, "the vocabulary, if the configuration names none"),
         Flag::text("predict_file", None, "the questions, if the configuration names none"),
         Flag::text("label_file", None, "the questions of records, if the configuration names none"),
@@ -70,15 +70,11 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         Err(outcome) => return Ok(outcome),
     };
     let wrong = |what: String, hint: &str| Error::Usage { what, hint: hint.into() };
-    let path = |name: &str| {
-        let missing = || wrong(format!("`--{name}` must not be empty"), "name a file");
-        values.path(name).ok_or_else(missing)
-    };
-    let config = Config::open(path("config")?)?;
-    let model = path("input_model")?;
+    let config = Config::open(values.needed("config")?)?;
+    let model = PathBuf::from(values.needed("input_model")?);
     let options = options(&values, &config)?;
     match (values.truth("tune"), values.truth("benchmark")) {
-        (true, false) => tune(&model, path("output_model")?, config, options, out),
+        (true, false) => tune(&model, values.needed("output_model")?.into(), config, options, out),
         (false, true) => {
             let mode = match values.text("mode") {
                 Some("accuracy") => Mode::Accuracy,
@@ -99,7 +95,6 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 
 /// What configuration and flags say of the model and its data.
 fn options(values: &Values, config: &Config) -> Result<Options, Error> {
-    let number = |name: &str| usize::try_from(values.integer(name)).unwrap_or(0);
     let mut options = Options { task: Some(Task::Squad), ..Options::default() };
     yaml::apply(config, &mut options)?;
     let or = |place: &mut Option<PathBuf>, name: &str| {
@@ -112,10 +107,10 @@ fn options(values: &Values, config: &Config) -> Result<Options, Error> {
     let lower = values.truth("do_lower_case");
     options.model.casing = Some(if lower { Casing::Lower } else { Casing::Keep });
     if values.is_given("max_seq_length") {
-        options.model.max_seq_length = Some(number("max_seq_length"));
+        options.model.max_seq_length = Some(values.count("max_seq_length", 1)?);
     }
-    options.data.doc_stride = Some(number("doc_stride"));
-    options.data.max_query_length = Some(number("max_query_length"));
+    options.data.doc_stride = Some(values.count("doc_stride", 1)?);
+    options.data.max_query_length = Some(values.count("max_query_length", 0)?);
     Ok(options)
 }
 
@@ -153,8 +148,10 @@ fn measure(
         Mode::Accuracy => config.accuracy.as_ref().and_then(|section| section.dataloader.as_ref()),
         Mode::Performance => performance.and_then(|section| section.dataloader.as_ref()),
     };
-    let asked =
-        loader.map_or(values.integer("predict_batch_size"), |loader| loader.batch_size as i64);
+    let batch_size = match loader {
+        Some(loader) => loader.batch_size as usize,
+        None => values.count("predict_batch_size", 1)?,
+    };
     let iterations = performance.and_then(|section| section.iterations);
     let instances = match mode {
         Mode::Accuracy => config.accuracy.as_ref().map(|section| &section.instances),
@@ -170,7 +167,7 @@ fn measure(
             model: options.model,
             data: options.data,
             mode,
-            batch_size: usize::try_from(asked).unwrap_or(1).max(1),
+            batch_size: batch_size.max(1),
             warmup: performance.map_or(5, |section| section.warmup as usize),
             iterations: match mode {
                 Mode::Accuracy => None,

@@ -6,6 +6,7 @@
 //! checkpoint, which may be a model of any kind. Everything is read and checked before the first
 //! file is written. Training is [`finetune`](super::finetune)'s; left out are TPUs, for which only the padding of the records is kept.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,8 +21,10 @@ use frazil_tensor::{TensorStore, file};
 use frazil_train::comm::{Comm, gather, part};
 use serde::Serialize;
 
+use super::finetune::check_length;
 use super::predict::classify::{argmax, softmax};
 use super::text_model::{self, Item, TextModel, Want};
+use super::train::{Evaluation, History};
 use crate::source::{Kind, open_weights};
 use crate::{Error, Result};
 
@@ -147,12 +150,32 @@ pub struct EvalResults {
     pub loss: f32,
 }
 
+impl EvalResults {
+    /// What says how well the model does.
+    pub(crate) fn scores(&self) -> BTreeMap<String, f64> {
+        let scores = [("eval_accuracy", self.eval_accuracy), ("eval_loss", self.eval_loss)];
+        scores.into_iter().map(|(name, score)| (name.to_owned(), score.into())).collect()
+    }
+}
+
 /// Examples with their features.
 struct Set {
     path: PathBuf,
     examples: Vec<InputExample>,
     features: Vec<ClassifierFeatures>,
     skipped: Vec<BadRow>,
+}
+
+/// Whether there is what evaluation and prediction need, but for the model: it may have to be trained first.
+pub fn check(options: &Options) -> Result<()> {
+    checked(options)?;
+    let how = ReadOptions { on_bad_row: options.on_bad_row, ..ReadOptions::default() };
+    for (split, wanted) in [(Split::Dev, options.do_eval), (Split::Test, options.do_predict)] {
+        if wanted {
+            options.task.read(&options.data_dir, split, &how)?;
+        }
+    }
+    Ok(())
 }
 
 /// Does all that the flags ask for.
@@ -226,6 +249,12 @@ pub fn run_classifier(options: &Options, progress: &mut dyn FnMut(Event<'_>)) ->
                 let path = options.output_dir.join("eval_results.txt");
                 let text = eval_text(&results, &mut progress);
                 write_once(is_first, &path, &text)?;
+                if is_first && trained.is_file() {
+                    // Where Estimator has it, too.
+                    let scores = results.scores();
+                    let evaluation = Evaluation { step: step.max(0) as u64, scores };
+                    History::evaluated(&options.output_dir, &evaluation)?;
+                }
                 report.files.push(path);
                 report.eval = Some(results);
             }
@@ -271,16 +300,7 @@ fn checked(options: &Options) -> Result<Labels> {
         });
     }
     let config = BertConfig::read(&options.bert_config_file)?;
-    let (length, positions) = (options.max_seq_length, config.max_position_embeddings);
-    if length > positions {
-        return Err(Error::Usage {
-            what: format!(
-                "Cannot use sequence length {length} because the BERT model was only trained up to \
-                 sequence length {positions}"
-            ),
-            hint: format!("give `--max_seq_length={positions}` or less"),
-        });
-    }
+    check_length(&config, options.max_seq_length)?;
     match options.task.labels() {
         Labels::Scores => Err(Error::Usage {
             what: format!("{} has scores, and run_classifier classes only", options.task),

@@ -105,6 +105,17 @@ fn run_classifier_says_what_is_wrong_before_it_reads() {
     let output = frazil(&train);
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("cannot open"), "{}", said(&output));
+    let mut idle = train.clone();
+    idle.extend(["--data_dir=", "--tpu_name=x", "--use_tpu=false", "--iterations_per_loop=5"]);
+    let output = frazil(&idle);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("`--data_dir` must not be empty"), "{}", said(&output));
+    let warnings = said(&output);
+    let warnings: Vec<&str> =
+        warnings.lines().filter_map(|line| line.strip_prefix("warning: ")).collect();
+    let expected = ["iterations_per_loop", "tpu_name"]
+        .map(|name| format!("`--{name}` has no effect: frazil runs on the CPU"));
+    assert_eq!(warnings, expected);
     let output = frazil(&["run_classifier", "--task_name=mrpc"]);
     assert_eq!(output.status.code(), Some(1));
     let fatal = "FATAL Flags parsing error: flag --data_dir=None: Flag --data_dir must have";

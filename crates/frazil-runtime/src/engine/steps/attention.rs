@@ -1,12 +1,13 @@
 //! The step of an attention: which queries see which keys, and the kernel that takes it from there.
 
-use frazil_kernels::attention::{PackedAttention, Sequence, packed_attention_f32, scratch_len};
+use frazil_kernels::attention::{PackedAttention, Sequence, dropped_attention_f32, scratch_len};
 use frazil_kernels::quantize::{on_steps, quantize_rows_f32, quantize_symmetric};
 use frazil_tensor::Tensor;
 
 use super::output;
 use crate::engine::program::{Attention, Place, Sequences, Target};
-use crate::engine::worker::{Context, Worker};
+use crate::engine::train::{Dropped, room};
+use crate::engine::worker::{Context, Rows, Worker};
 use crate::{Error, Result, ops};
 
 impl Worker {
@@ -57,29 +58,51 @@ impl Worker {
         Ok(Some(gathered))
     }
 
-    pub(super) fn attention(&mut self, context: Context<'_>, attention: &Attention) -> Result<()> {
-        let gathered =
-            match (self.read_sequences(context, &attention.sequences)?, &attention.sequences) {
-                (Some(gathered), _) => gathered,
-                // Neither padding nor not: the formula as it stands.
-                (None, Sequences::Mask(mask)) => {
-                    return self.plain_attention(context, attention, mask);
-                }
-                (None, _) => return Err(context.fail("there is no mask")),
-            };
-        let sequences = std::mem::take(&mut self.sequences);
-        let key_rows = std::mem::take(&mut self.key_rows);
-        let longest = sequences.iter().map(|sequence| sequence.keys.len()).max().unwrap_or(0);
+    /// `dropped`: what its probabilities go through, if they do.
+    pub(in crate::engine) fn attention(
+        &mut self,
+        context: Context<'_>,
+        attention: &Attention,
+        dropped: Option<&Dropped>,
+    ) -> Result<()> {
+        let read = self.read_sequences(context, &attention.sequences)?;
+        let gathered = match (read, &attention.sequences, dropped) {
+            (Some(gathered), ..) => gathered,
+            // Neither padding nor not: the formula as it stands.
+            (None, Sequences::Mask(mask), None) => {
+                return self.plain_attention(context, attention, mask);
+            }
+            (None, ..) => return Err(context.fail("a mask that is neither 0 nor 1, with dropout")),
+        };
+        let dropout =
+            dropped.map(|dropped| self.read_dropped(context, dropped, gathered)).transpose()?;
         let isa = context.program.isa;
-        let room = scratch_len(isa, attention.size, longest).checked_mul(self.pool.threads());
+        let longest = self.sequences.iter().map(|sequence| sequence.keys.len()).max().unwrap_or(0);
+        let each = scratch_len(isa, attention.size, longest);
         let mut scratch = std::mem::take(&mut self.scratch);
-        let room = room.filter(|&room| scratch.reserve(room).is_some());
-        let room = room.ok_or_else(|| context.fail("there is no room for the scores"))?;
+        let room = room(context, &mut scratch, each.saturating_mul(self.pool.threads()))?;
         let mut lent = self.take(context, attention.out.view())?;
-        let q = self.rows(context, &attention.q)?;
-        let k = self.rows(context, &attention.k)?;
-        let v = self.rows(context, &attention.v)?;
-        let rows = PackedAttention {
+        let operands = [&attention.q, &attention.k, &attention.v];
+        let [q, k, v] = operands.map(|place| self.rows(context, place));
+        let (q, k, v) = (q?, k?, v?);
+        let rows = self.packed(attention, [&q, &k, &v], gathered);
+        let dropout = dropout.map(|dropout| self.packed_dropout(dropout));
+        let ld = lent.stride;
+        let out = output(&mut lent, &attention.out);
+        dropped_attention_f32(&self.pool, isa, &rows, dropout.as_ref(), out, ld, room);
+        self.give(lent);
+        self.scratch = scratch;
+        Ok(())
+    }
+
+    /// The attention of sequences that were read.
+    pub(in crate::engine) fn packed<'a>(
+        &'a self,
+        attention: &Attention,
+        [q, k, v]: [&'a Rows<'a>; 3],
+        gathered: bool,
+    ) -> PackedAttention<'a> {
+        PackedAttention {
             heads: attention.heads,
             size: attention.size,
             scale: attention.scale,
@@ -90,17 +113,9 @@ impl Worker {
             k_ld: k.stride,
             v: &v.data,
             v_ld: v.stride,
-            sequences: &sequences,
-            key_rows: gathered.then_some(key_rows.as_slice()),
-        };
-        let ld = lent.stride;
-        let out = output(&mut lent, &attention.out);
-        packed_attention_f32(&self.pool, isa, &rows, out, ld, &mut scratch.f32_mut()[..room]);
-        self.give(lent);
-        self.scratch = scratch;
-        self.sequences = sequences;
-        self.key_rows = key_rows;
-        Ok(())
+            sequences: &self.sequences,
+            key_rows: gathered.then_some(self.key_rows.as_slice()),
+        }
     }
 
     /// Attention by the plain kernel.

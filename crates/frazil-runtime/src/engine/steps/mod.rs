@@ -85,7 +85,7 @@ impl Worker {
                 self.pack_rows(context, mask, *first, (*index, *bounds))
             }
             Work::Embed(embed) => self.embed(context, embed),
-            Work::Attention(attention) => self.attention(context, attention),
+            Work::Attention(attention) => self.attention(context, attention, None),
             Work::Linear { x, linear, activation, residual, out } => {
                 let linear = &context.program.linears[*linear];
                 let mut lent = self.take(context, out.view())?;

@@ -12,6 +12,7 @@ use frazil_kernels::gelu::Form;
 use frazil_kernels::gemm::{Activation, Orientation};
 
 pub use parameters::Parameters;
+pub(super) use steps::room;
 
 use super::program::{Attention, Place, View};
 

@@ -2,8 +2,7 @@
 
 use frazil_kernels::OutOfRange;
 use frazil_kernels::attention::{
-    OperandSteps, PackedAttention, PackedDropout, PackedGrads, dropped_attention_f32,
-    grad_scratch_len, packed_attention_grad_f32, scratch_len,
+    PackedDropout, PackedGrads, grad_scratch_len, packed_attention_grad_f32,
 };
 use frazil_kernels::columns::add_up;
 use frazil_kernels::dropout::{Dropout, dropout_f32};
@@ -103,7 +102,7 @@ impl Worker {
                 Ok(())
             }
             Train::Attention { attention, dropped } => {
-                self.dropped_attention(context, attention, dropped)
+                self.attention(context, attention, Some(dropped))
             }
             Train::AttentionGrad { attention, dropped, dy, grads } => {
                 self.attention_grad(context, attention, dropped.as_ref(), dy, grads)
@@ -289,32 +288,9 @@ impl Worker {
         self.read_lookups(context, [ids, segments], index, lookup.limits, lookup.sources)
     }
 
-    /// The attention of sequences that were read.
-    fn packed<'a>(
-        &'a self,
-        attention: &Attention,
-        [q, k, v]: [&'a Rows<'a>; 3],
-        gathered: bool,
-    ) -> PackedAttention<'a> {
-        PackedAttention {
-            heads: attention.heads,
-            size: attention.size,
-            scale: attention.scale,
-            steps: OperandSteps::default(),
-            q: &q.data,
-            q_ld: q.stride,
-            k: &k.data,
-            k_ld: k.stride,
-            v: &v.data,
-            v_ld: v.stride,
-            sequences: &self.sequences,
-            key_rows: gathered.then_some(self.key_rows.as_slice()),
-        }
-    }
-
     /// The places of queries, and the columns of the keys' slots, into `lookups[0]` and
     /// `integers[1]`.
-    fn read_dropped(
+    pub(in crate::engine) fn read_dropped(
         &mut self,
         context: Context<'_>,
         dropped: &Dropped,
@@ -338,33 +314,9 @@ impl Worker {
         self.dropout_of(context, dropped)
     }
 
-    fn dropped_attention(
-        &mut self,
-        context: Context<'_>,
-        attention: &Attention,
-        dropped: &Dropped,
-    ) -> Result<()> {
-        let Some(gathered) = self.read_sequences(context, &attention.sequences)? else {
-            return Err(context.fail("a mask that is neither 0 nor 1, with dropout"));
-        };
-        let dropout = self.read_dropped(context, dropped, gathered)?;
-        let isa = context.program.isa;
-        let longest = self.sequences.iter().map(|sequence| sequence.keys.len()).max().unwrap_or(0);
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let each = scratch_len(isa, attention.size, longest);
-        let room = room(context, &mut scratch, each.saturating_mul(self.pool.threads()))?;
-        let mut lent = self.take(context, attention.out.view())?;
-        let ld = lent.stride;
-        let operands = [&attention.q, &attention.k, &attention.v];
-        let [q, k, v] = operands.map(|place| self.rows(context, place));
-        let (q, k, v) = (q?, k?, v?);
-        let rows = self.packed(attention, [&q, &k, &v], gathered);
-        let dropped = PackedDropout { dropout, queries: &self.lookups[0], keys: &self.integers[1] };
-        let out = Output::F32(lent.f32());
-        dropped_attention_f32(&self.pool, isa, &rows, Some(&dropped), out, ld, room);
-        self.give(lent);
-        self.scratch = scratch;
-        Ok(())
+    /// The same as the kernels want it.
+    pub(in crate::engine) fn packed_dropout(&self, dropout: Dropout) -> PackedDropout<'_> {
+        PackedDropout { dropout, queries: &self.lookups[0], keys: &self.integers[1] }
     }
 
     fn attention_grad(
@@ -395,11 +347,7 @@ impl Worker {
         let [q, k, v] = operands.map(|place| self.rows(context, place));
         let (q, k, v, dy) = (q?, k?, v?, self.rows(context, dy)?);
         let rows = self.packed(attention, [&q, &k, &v], gathered);
-        let dropped = dropout.map(|dropout| PackedDropout {
-            dropout,
-            queries: &self.lookups[0],
-            keys: &self.integers[1],
-        });
+        let dropout = dropout.map(|dropout| self.packed_dropout(dropout));
         let strides = [dq.stride, dk.stride, dv.stride];
         let to = PackedGrads {
             dq: (dq.f32(), strides[0]),
@@ -408,7 +356,7 @@ impl Worker {
             keys: k.rows,
         };
         let dy = (&*dy.data, dy.stride);
-        packed_attention_grad_f32(&self.pool, isa, &rows, dropped.as_ref(), dy, to, room);
+        packed_attention_grad_f32(&self.pool, isa, &rows, dropout.as_ref(), dy, to, room);
         [dq, dk, dv].into_iter().for_each(|lent| self.give(lent));
         self.scratch = scratch;
         Ok(())
@@ -416,7 +364,11 @@ impl Worker {
 }
 
 /// So many numbers of scratch.
-fn room<'a>(context: Context<'_>, scratch: &'a mut Block, len: usize) -> Result<&'a mut [f32]> {
+pub(in crate::engine) fn room<'a>(
+    context: Context<'_>,
+    scratch: &'a mut Block,
+    len: usize,
+) -> Result<&'a mut [f32]> {
     scratch.reserve(len).ok_or_else(|| context.fail("there is no room for its scratch"))?;
     Ok(&mut scratch.f32_mut()[..len])
 }

@@ -12,7 +12,7 @@ use frazil_bert::{BertConfig, Head};
 use frazil_train::run::Go;
 
 use super::{
-    Event, Export, Judge, Model, Prepared, Report, Schedule, Trained, check_early_stop, finetune,
+    Event, Export, Judge, Model, Prepared, Ran, Report, Schedule, check_early_stop, finetune,
     open_model, train_only,
 };
 use crate::ops::{make_folder, run_classifier, train};
@@ -60,8 +60,8 @@ pub fn classifier(options: &Options, watch: &mut dyn FnMut(Event<'_>)) -> Result
     finetune(&prepared, &options.model, &options.schedule, &judge, watch)
 }
 
-/// Trains only.
-pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Result<Trained> {
+/// Trains only: nothing is evaluated, and the report is written when it is asked for.
+pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Result<Ran> {
     train_only(|note| prepare(options, note), &options.model, &options.schedule, watch)
 }
 
@@ -95,18 +95,7 @@ fn no_classes(task: Task) -> Error {
 /// Reads and checks the data, and writes `train.tf_record`.
 fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> {
     options.schedule.check()?;
-    let (config, tokenizer) = open_model(&options.model)?;
-    let positions = config.max_position_embeddings;
-    if options.max_seq_length > positions {
-        return Err(Error::Usage {
-            what: format!(
-                "Cannot use sequence length {} because the BERT model was only trained up to \
-                 sequence length {positions}",
-                options.max_seq_length
-            ),
-            hint: format!("give {positions} or less"),
-        });
-    }
+    let (config, tokenizer) = open_model(&options.model, options.max_seq_length)?;
     let labels = options.task.labels();
     let Labels::Classes(names) = &labels else { return Err(no_classes(options.task)) };
     let count = names.len();
@@ -162,9 +151,5 @@ fn scores(options: &Options, checkpoint: &Path) -> Result<BTreeMap<String, f64>>
         threads: options.schedule.threads,
         comm: Arc::clone(&options.schedule.comm),
     };
-    let results = run_classifier::evaluate_checkpoint(checkpoint, &of)?;
-    Ok(BTreeMap::from([
-        ("eval_accuracy".to_owned(), f64::from(results.eval_accuracy)),
-        ("eval_loss".to_owned(), f64::from(results.eval_loss)),
-    ]))
+    Ok(run_classifier::evaluate_checkpoint(checkpoint, &of)?.scores())
 }

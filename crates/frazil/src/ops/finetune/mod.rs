@@ -211,9 +211,26 @@ pub(crate) struct Prepared {
     pub samples: usize,
 }
 
-/// The configuration and the tokenizer; a vocabulary that is larger than the model's is refused.
-pub(crate) fn open_model(model: &Model) -> Result<(BertConfig, Tokenizer)> {
+/// Refuses sequences that are longer than the model has positions for, in the original's words.
+pub(crate) fn check_length(config: &BertConfig, max_seq_length: usize) -> Result<()> {
+    let positions = config.max_position_embeddings;
+    if max_seq_length <= positions {
+        return Ok(());
+    }
+    Err(Error::Usage {
+        what: format!(
+            "Cannot use sequence length {max_seq_length} because the BERT model was only trained \
+             up to sequence length {positions}"
+        ),
+        hint: format!("give {positions} or less"),
+    })
+}
+
+/// The configuration and the tokenizer; sequences that are too long for the model are refused, and so is
+/// a vocabulary that is larger than its own.
+pub(crate) fn open_model(model: &Model, max_seq_length: usize) -> Result<(BertConfig, Tokenizer)> {
     let config = BertConfig::read(&model.bert_config_file)?;
+    check_length(&config, max_seq_length)?;
     let vocabulary = Vocabulary::open(&model.vocab_file)?;
     if vocabulary.len() > config.vocab_size {
         return Err(Error::Usage {
@@ -242,13 +259,49 @@ fn count_records(records: &[PathBuf], kind: Kind) -> Result<usize> {
     }
 }
 
+/// What was trained, and on what.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// What came of it.
+    pub trained: Trained,
+    task: String,
+    examples: usize,
+}
+
+impl Ran {
+    /// Writes `report.html` with what the folder's events say, scores included.
+    pub fn write_report(&self, model: &Model, schedule: &Schedule) -> Result<PathBuf> {
+        let begins_with = match &model.init_checkpoint {
+            Some(path) => path.display().to_string(),
+            None => "new weights".into(),
+        };
+        let settings = [
+            ("task", self.task.clone()),
+            ("examples", self.examples.to_string()),
+            ("batch size", (schedule.batch_size * schedule.accumulate).to_string()),
+            ("learning rate", schedule.learning_rate.to_string()),
+            ("epochs", schedule.epochs.to_string()),
+            ("warm-up", schedule.warmup_proportion.to_string()),
+            ("seed", schedule.seed.to_string()),
+            ("begins with", begins_with),
+        ];
+        let (report, history) = (report_of(model), History::read(&model.output_dir)?);
+        train::page(&self.task, &settings, &self.trained, &history).write(&report)?;
+        Ok(report)
+    }
+}
+
+fn report_of(model: &Model) -> PathBuf {
+    model.output_dir.join("report.html")
+}
+
 /// Makes the data ready and trains on them.
 fn train_only(
     prepare: impl FnOnce(&mut dyn FnMut(String)) -> Result<Prepared>,
     model: &Model,
     schedule: &Schedule,
     watch: &mut dyn FnMut(Event<'_>) -> Result<Go>,
-) -> Result<Trained> {
+) -> Result<Ran> {
     let mut notes = Vec::new();
     let prepared = prepare(&mut |note| notes.push(note))?;
     let mut watch = |event: Event<'_>| match schedule.comm.is_first() {
@@ -258,7 +311,8 @@ fn train_only(
     for note in notes {
         watch(Event::Note(note))?;
     }
-    train_on(&prepared, model, schedule, &mut watch)
+    let trained = train_on(&prepared, model, schedule, &mut watch)?;
+    Ok(Ran { task: prepared.task, examples: prepared.examples, trained })
 }
 
 /// Lets the first rank write the records, and the others wait for them.
@@ -421,33 +475,16 @@ pub(crate) fn finetune(
         }
     })?;
     let history = History::read(folder)?;
-    let report = model.output_dir.join("report.html");
-    let settings = [
-        ("task", prepared.task.clone()),
-        ("examples", prepared.examples.to_string()),
-        ("batch size", (schedule.batch_size * schedule.accumulate).to_string()),
-        ("learning rate", schedule.learning_rate.to_string()),
-        ("epochs", schedule.epochs.to_string()),
-        ("warm-up", schedule.warmup_proportion.to_string()),
-        ("seed", schedule.seed.to_string()),
-        (
-            "begins with",
-            model
-                .init_checkpoint
-                .as_ref()
-                .map_or("new weights".into(), |path| path.display().to_string()),
-        ),
-    ];
-    if is_first {
-        train::page(&prepared.task, &settings, &trained, &history).write(&report)?;
-    }
+    let ran = Ran { task: prepared.task.clone(), examples: prepared.examples, trained };
+    let report = if is_first { ran.write_report(model, schedule)? } else { report_of(model) };
+    let trained = ran.trained;
     Ok(Report {
         task: prepared.task.clone(),
         best: best(&standing),
         examples: prepared.examples,
         steps: trained.steps,
         taken: trained.taken,
-        stopped: schedule.stop.is_asked(),
+        stopped: trained.stopped,
         tokens_per_second: match trained.seconds > 0.0 {
             true => trained.tokens as f64 / trained.seconds,
             false => 0.0,

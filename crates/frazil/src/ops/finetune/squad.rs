@@ -16,7 +16,7 @@ use frazil_train::comm::gather;
 use frazil_train::run::Go;
 
 use super::{
-    Event, Export, Judge, Model, Prepared, Report, Schedule, Trained, check_early_stop, finetune,
+    Event, Export, Judge, Model, Prepared, Ran, Report, Schedule, check_early_stop, finetune,
     open_model, train_only,
 };
 use crate::Result;
@@ -71,8 +71,8 @@ pub fn squad(options: &Options, watch: &mut dyn FnMut(Event<'_>)) -> Result<Repo
     finetune(&prepared, &options.model, &options.schedule, &judge, watch)
 }
 
-/// Trains only.
-pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Result<Trained> {
+/// Trains only: nothing is evaluated, and the report is written when it is asked for.
+pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Result<Ran> {
     train_only(|note| prepare(options, note), &options.model, &options.schedule, watch)
 }
 
@@ -97,7 +97,7 @@ pub fn export(
 /// Reads and checks the data, and writes `train.tf_record`.
 fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> {
     options.schedule.check()?;
-    let (config, tokenizer) = open_model(&options.model)?;
+    let (config, tokenizer) = open_model(&options.model, options.features.max_seq_length)?;
     train::same_model(&options.model.output_dir, &config, Head::Squad, 2)?;
     let prepared = |records: Vec<PathBuf>, examples: usize, samples: usize| Prepared {
         task: if options.predict.version_2 { "SQuAD 2.0" } else { "SQuAD 1.1" }.to_owned(),

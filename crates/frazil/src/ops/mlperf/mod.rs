@@ -62,6 +62,9 @@ pub enum Event<'a> {
     Pretrain(pretrain::Event<'a>),
 }
 
+/// What became of a run that reached its target.
+pub const SUCCESS: &str = "success";
+
 /// What came out, for `--json`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -401,7 +404,7 @@ pub fn run(plan: &Plan, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Resul
         };
         watch(Event::Pretrain(event))
     })?;
-    let status = if training.reached == Some(true) { "success" } else { "aborted" };
+    let status = if training.reached == Some(true) { SUCCESS } else { "aborted" };
     let samples = training.evaluations.last().map_or(0, |last| last.samples);
     log.point("eval_samples", samples);
     log.point("train_samples", training.sequences);

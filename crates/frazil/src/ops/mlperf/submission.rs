@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::{Event, Report, Settings, plan, result, run, wrong};
 use crate::Result;
-use crate::ops::train::was_here;
+use crate::ops::train::{Stop, was_here};
 
 /// The seed of the first run.
 const FIRST_SEED: u64 = 42;
@@ -29,6 +29,8 @@ pub struct Options {
     pub end: u64,
     /// Runs that are done are done again.
     pub again: bool,
+    /// What can end it before its time.
+    pub stop: Stop,
 }
 
 /// A run of a submission.
@@ -89,7 +91,8 @@ pub fn create(
         settings.set("checkpoint_dir", folder.display().to_string())?;
         settings.set("seed", seed)?;
         settings.set("submission_run_index", index)?;
-        let plan = plan(&settings)?;
+        let mut plan = plan(&settings)?;
+        plan.options.train.stop = options.stop.clone();
         if folder.is_dir() {
             begins_anew(&folder)?;
             let note = format!(

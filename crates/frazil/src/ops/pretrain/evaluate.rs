@@ -13,7 +13,7 @@ use frazil_bert::samples::{PackedBatch, Reader, ReaderOptions};
 use frazil_bert::{BertConfig, Head};
 use frazil_runtime::{Engine, EngineOptions, Outputs, Parameters, Worker, raise};
 use frazil_tensor::{TensorStore, file};
-use frazil_train::batch::{self, Basis, Form};
+use frazil_train::batch::{self, Form};
 use frazil_train::comm::Comm;
 
 use crate::ops::make_folder;
@@ -208,11 +208,6 @@ impl Evaluator {
         let value = |(name, mean): (&str, Mean)| (name.to_owned(), f64::from(mean.value()));
         let values = values.into_iter().map(value).collect();
         Ok(Scores { values, sequences: means.sequences })
-    }
-
-    /// What masked pieces count.
-    pub fn basis(&self) -> Basis {
-        self.options.form.basis
     }
 }
 

@@ -187,7 +187,7 @@ pub fn pretrain(
     Ok(Report {
         steps: trained.steps,
         taken: trained.taken,
-        stopped: options.train.stop.is_asked(),
+        stopped: trained.stopped,
         sequences,
         tokens_per_second: per_second(&trained),
         loss: history.curve("loss").last().map(|(_, loss)| loss),

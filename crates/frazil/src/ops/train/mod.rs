@@ -27,7 +27,7 @@ use frazil_tensor::TensorStore;
 use frazil_tf::checkpoint::{Checkpoint, Options as CheckpointOptions};
 use frazil_train::batch::Form;
 use frazil_train::checkpoint::{Keeper, newest};
-use frazil_train::comm::{Comm, Solo};
+use frazil_train::comm::{Comm, Solo, from_first};
 use frazil_train::dropout::Rates;
 use frazil_train::run::{self, Go, Plan, Run};
 use frazil_train::schedule::{Bert, LossScale, Schedule, Transition};
@@ -168,6 +168,8 @@ pub struct Trained {
     pub steps: u64,
     /// Steps of this run.
     pub taken: u64,
+    /// Whether it was told to stop before its time.
+    pub stopped: bool,
     /// Pieces that this run has seen.
     pub tokens: u64,
     /// The seconds of its steps.
@@ -230,7 +232,9 @@ pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) 
             Go::On | Go::Save => {}
             Go::Keep(best) => run.keeper.keep_best(best),
             Go::Stop => {
-                return Ok(Trained { checkpoint: path, steps, taken: 0, tokens: 0, seconds: 0.0 });
+                let stopped = is_stopped(options)?;
+                let (taken, tokens, seconds) = (0, 0, 0.0);
+                return Ok(Trained { checkpoint: path, steps, taken, stopped, tokens, seconds });
             }
         }
     }
@@ -258,7 +262,14 @@ pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) 
     })?;
     writer.as_mut().map_or(Ok(()), history::Writer::finish)?;
     let steps = trainer.steps();
-    Ok(Trained { checkpoint, steps, taken: steps - from, tokens, seconds })
+    let (taken, stopped) = (steps - from, is_stopped(options)?);
+    Ok(Trained { checkpoint, steps, taken, stopped, tokens, seconds })
+}
+
+/// Whether the first rank was told to stop.
+fn is_stopped(options: &Options) -> Result<bool> {
+    let own = [u8::from(options.stop.is_asked())];
+    Ok(from_first(&*options.comm, &own)? == [1])
 }
 
 /// What can be told before anything is opened.

@@ -16,8 +16,8 @@ pub fn page(what: &str, settings: &[(&str, String)], trained: &Trained, history:
         .figure("last loss", last.unwrap_or_else(|| "–".into()), "mean of the last few steps")
         .figure("pieces a second", per_second(trained.tokens), "without padding")
         .figure("steps a second", per_second(trained.taken), "");
-    if let Some(best) = history.evaluations.last() {
-        for (name, value) in &best.scores {
+    if let Some(last) = history.evaluations.last() {
+        for (name, value) in &last.scores {
             figures = figures.figure(name.clone(), format!("{value:.4}"), "last evaluation");
         }
     }

@@ -19,6 +19,7 @@ use frazil_tf::checkpoint_state::CheckpointState;
 use frazil_train::comm::{Comm, gather, part};
 
 use super::{Answerer, Options as AnswerOptions, Report, group};
+use crate::ops::finetune::check_length;
 use crate::ops::text_model;
 use crate::source::GraphOptions;
 use crate::{Error, Result};
@@ -93,16 +94,7 @@ pub fn validate(options: &Options) -> Result<BertConfig> {
     let config = BertConfig::read(&options.bert_config_file)?;
     let wrong = |what: String, hint: &str| Err(Error::Usage { what, hint: hint.into() });
     let FeatureOptions { max_seq_length, max_query_length, .. } = options.features;
-    let positions = config.max_position_embeddings;
-    if max_seq_length > positions {
-        return wrong(
-            format!(
-                "Cannot use sequence length {max_seq_length} because the BERT model was only \
-                 trained up to sequence length {positions}"
-            ),
-            &format!("give `--max_seq_length={positions}` or less"),
-        );
-    }
+    check_length(&config, max_seq_length)?;
     if max_seq_length <= max_query_length.saturating_add(3) {
         return wrong(
             format!(
@@ -113,6 +105,13 @@ pub fn validate(options: &Options) -> Result<BertConfig> {
         );
     }
     Ok(config)
+}
+
+/// Whether there is what answering needs, but for the model: it may have to be trained first.
+pub fn check(options: &Options) -> Result<()> {
+    validate(options)?;
+    let read = ReadOptions { on_bad_row: options.on_bad_row, ..ReadOptions::default() };
+    Ok(read_examples(&options.predict_file, read).map(drop)?)
 }
 
 /// The checkpoint: the newest in `output_dir`, as the original's Estimator takes it, or else

@@ -1,0 +1,183 @@
+//! A training as it goes on: on a terminal a line that changes, else a new one now and then; nothing
+//! with `--quiet`.
+
+use std::io::{IsTerminal, stderr};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use frazil::ops::train::{self, Step};
+use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+
+/// Between two plain lines.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// The line that shows how it goes.
+pub struct Live {
+    quiet: bool,
+    bar: Option<ProgressBar>,
+    last: Instant,
+    recent: Recent,
+}
+
+impl Live {
+    pub fn new(quiet: bool) -> Self {
+        let bar = (!quiet && stderr().is_terminal()).then(|| {
+            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} steps, {msg}");
+            let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+            // Nothing is drawn before the first step: until then nobody knows how many there are.
+            ProgressBar::no_length().with_style(style)
+        });
+        Self { quiet, bar, last: Instant::now(), recent: Recent::default() }
+    }
+
+    pub fn say(&self, line: &str) {
+        match &self.bar {
+            _ if self.quiet => {}
+            Some(bar) => bar.println(line),
+            None => say!("{line}"),
+        }
+    }
+
+    /// Whether there is a line that changes.
+    pub fn is_drawn(&self) -> bool {
+        self.bar.is_some()
+    }
+
+    /// What happens in any training.
+    pub fn train(&mut self, event: &train::Event<'_>) {
+        match event {
+            train::Event::Planned(path, was_there) => self.say(&planned(path, *was_there)),
+            train::Event::Initialized(report) if report.loaded == 0 => {
+                self.say(&format!("{} new weights", report.fresh.len()));
+            }
+            train::Event::Initialized(report) => {
+                let (loaded, fresh) = (report.loaded, report.fresh.join(", "));
+                let fresh = if fresh.is_empty() { fresh } else { format!("; new: {fresh}") };
+                let slots = match report.slots {
+                    Some(0) => "; nothing that an optimizer remembers".to_owned(),
+                    Some(slots) => format!("; {slots} slots of the optimizer"),
+                    None => String::new(),
+                };
+                self.say(&format!("{loaded} weights from the checkpoint{slots}{fresh}"));
+                // Other heads are left behind as a matter of course, parts of the encoder are not.
+                let unused = report.unused.iter().filter(|name| name.starts_with("bert/"));
+                let unused: Vec<&String> = unused.collect();
+                if let Some(first) = unused.first() {
+                    let more = match unused.len() - 1 {
+                        0 => String::new(),
+                        more => format!(" and {more} more"),
+                    };
+                    self.say(&format!("note: the model has no place for `{first}`{more}"));
+                }
+            }
+            train::Event::Resuming(path, step) => {
+                self.say(&format!("goes on from {} after {step} steps", path.display()));
+            }
+            train::Event::Begin(_) => {}
+            train::Event::Step(step, of, _) => self.step(step, *of),
+            train::Event::Saved(path, ..) => self.say(&format!("wrote {}", path.display())),
+        }
+    }
+
+    fn step(&mut self, step: &Step, of: u64) {
+        let line = self.draw(step, of);
+        if self.bar.is_none() && self.last.elapsed() >= PAUSE {
+            self.last = Instant::now();
+            self.say(&format!("step {} of {of}: {line}", step.report.step + 1));
+        }
+    }
+
+    /// Draws how it goes on a terminal; what is drawn.
+    pub fn draw(&mut self, step: &Step, of: u64) -> String {
+        let taken = step.report.step + 1;
+        self.recent.add(step.report.loss, step.tokens as f64, step.seconds);
+        let line = self.recent.line(of.saturating_sub(taken));
+        if let Some(bar) = &self.bar {
+            bar.set_length(of);
+            bar.set_position(taken);
+            bar.set_message(line.clone());
+            if taken >= of {
+                bar.finish_and_clear();
+            }
+        }
+        line
+    }
+}
+
+/// What is said of a run that was told to stop.
+pub fn stopped(steps: u64) -> String {
+    format!("stopped after step {steps}; the same command goes on from there")
+}
+
+/// Where the plan of a training is.
+pub fn planned(path: &Path, was_there: bool) -> String {
+    let said = if was_there { "planned before" } else { "the plan is stored" };
+    format!("{said}: {}", path.display())
+}
+
+/// Sums over the steps of this run, each older one counting less.
+#[derive(Default)]
+struct Recent {
+    /// What the steps count together.
+    weight: f64,
+    loss: f64,
+    tokens: f64,
+    seconds: f64,
+}
+
+impl Recent {
+    fn add(&mut self, loss: f64, tokens: f64, seconds: f64) {
+        const OLD: f64 = 0.95;
+        let sums = [&mut self.weight, &mut self.loss, &mut self.tokens, &mut self.seconds];
+        for (sum, new) in sums.into_iter().zip([1.0, loss, tokens, seconds]) {
+            *sum = OLD * *sum + new;
+        }
+    }
+
+    /// How it goes, with so many steps left.
+    fn line(&self, left: u64) -> String {
+        let loss = self.loss / self.weight;
+        let speed = self.tokens / self.seconds.max(f64::MIN_POSITIVE);
+        let left = self.time_of(left).map(|left| format!(", {} left", HumanDuration(left)));
+        format!("loss {loss:.4}, {speed:.0} pieces/s{}", left.unwrap_or_default())
+    }
+
+    /// How long so many steps take, if that is a time that can be said.
+    fn time_of(&self, steps: u64) -> Option<Duration> {
+        Duration::try_from_secs_f64(steps as f64 * self.seconds / self.weight).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_that_take_alike_are_foretold() {
+        let mut recent = Recent::default();
+        for _ in 0..100 {
+            recent.add(0.5, 1000.0, 2.0);
+            let left = recent.time_of(30).unwrap().as_secs_f64();
+            assert!((left - 60.0).abs() < 1e-9, "{left}");
+            assert_eq!(recent.line(30), "loss 0.5000, 500 pieces/s, 60 seconds left");
+        }
+    }
+
+    #[test]
+    fn newer_steps_count_more() {
+        let mut recent = Recent::default();
+        recent.add(1.0, 1.0, 1.0);
+        recent.add(2.0, 1.0, 3.0);
+        let left = recent.time_of(1).unwrap().as_secs_f64();
+        assert!((left - (0.95 + 3.0) / 1.95).abs() < 1e-9, "{left}");
+    }
+
+    #[test]
+    fn a_time_beyond_all_time_is_not_said() {
+        let mut recent = Recent::default();
+        recent.add(0.5, 1000.0, 100.0);
+        assert_eq!(recent.line(u64::MAX), "loss 0.5000, 10 pieces/s");
+        recent.add(0.5, 1000.0, f64::NAN);
+        assert_eq!(recent.time_of(1), None);
+    }
+}
