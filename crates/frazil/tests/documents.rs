@@ -31,7 +31,9 @@ fn documents_say_what_happens() {
         let copy = folder.path().join(document.file_name().unwrap());
         fs::copy(&document, &copy).unwrap();
         for (name, text) in files(&fs::read_to_string(&document).unwrap()) {
-            fs::write(folder.path().join(name), text).unwrap();
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
         }
         cases.case(&copy);
     }
