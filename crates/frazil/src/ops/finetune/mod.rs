@@ -399,7 +399,8 @@ pub(crate) fn finetune(
         ),
     ];
     if is_first {
-        train::page(&prepared.task, &settings, &trained, &history).write(&report)?;
+        let title = format!("Fine-tuning for {}", prepared.task);
+        train::page(&title, &settings, &trained, &history).write(&report)?;
     }
     Ok(Report {
         task: prepared.task.clone(),
