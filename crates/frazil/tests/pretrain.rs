@@ -219,6 +219,8 @@ fn the_originals_program_trains_and_evaluates() {
     for name in ["graph.pbtxt", "checkpoint", "report.html", "model.ckpt-6.meta"] {
         assert!(folder.join("out").join(name).is_file(), "{name}");
     }
+    let page = fs::read_to_string(folder.join("out/report.html")).unwrap();
+    assert!(page.contains("<h1>Pre-training</h1>") && page.contains("masked_lm_loss"));
     // Packed records, too; and what the flags say must be what the records are.
     let packed = ["--input_file=packed/strategy*", "--do_eval", "--max_eval_steps=2"];
     done(folder, &[&common[..], &packed].concat());

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use frazil::graph::{Graph, Op};
 use frazil::ops::quantize::{Evaluation, Given, Search, tune};
+use frazil::page::number::short;
 use frazil::runtime::{Engine, EngineOptions, Inputs};
 use frazil::tensor::Tensor;
 use frazil::tensor::testing::shared;
@@ -107,6 +108,27 @@ fn from_a_checkpoint_to_a_compiled_int8_model() {
         !page.contains("src=") && !page.contains("http-equiv=\"refresh"),
         "it needs no network"
     );
+    // One time of the f32 model everywhere: that which was taken in turn with the best trial.
+    let measured = &report["best"]["measured"];
+    let time = |key: &str| measured[key].as_f64().unwrap();
+    let (f32, int8) = (time("baseline_ms"), time("latency_ms"));
+    let row = |name: &str| {
+        let row = out.lines().find(|line| line.trim().starts_with(name)).unwrap();
+        row.split_whitespace().map(str::to_owned).collect::<Vec<String>>()
+    };
+    assert!(row("f32").contains(&format!("{f32:.1}")), "{out}");
+    let speedup = format!("{:.2}x", f32 / int8);
+    assert!(row("int8").contains(&format!("{int8:.1}")) && row("int8").contains(&speedup), "{out}");
+    for cell in [f32, int8].map(|ms| format!(">{ms:.1}</td>")) {
+        assert!(page.contains(&cell), "{cell}");
+    }
+    for point in [f32, int8].map(|ms| format!("{} ms, ", short(ms))) {
+        assert!(page.contains(&point), "{point}");
+    }
+    assert!(!page.contains("part of the set: a guess"), "no trial was evaluated on a part");
+    for zero in ["-0.00%", "-0.0000<", "-0.0<", "-0 bytes"] {
+        assert!(!page.contains(zero), "{zero}");
+    }
     // What was written answers like the f32 model does.
     let answers = |model: &Path| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_frazil"));

@@ -100,7 +100,7 @@ fn print_why(why: &Why, out: &mut dyn Write) -> io::Result<()> {
     for (name, op) in &why.foreign {
         writeln!(out, "cannot run: `{name}` ({op})")?;
     }
-    writeln!(out, "{} nodes, {} after folding and fusing", why.before, why.after)
+    writeln!(out, "{} nodes, {} as it runs: folded, fused and packed", why.before, why.after)
 }
 
 fn print(report: &Report, all: bool, out: &mut dyn Write) -> io::Result<()> {

@@ -55,6 +55,11 @@ pub fn short(value: f64) -> String {
     fixed(value, decimals, true)
 }
 
+/// With so many decimals, as in a column of such numbers: `12,345.60`, `0.00` and never `-0.00`.
+pub fn places(value: f64, decimals: usize) -> String {
+    fixed(value, decimals, false)
+}
+
 /// With so many decimals, and with commas from 10,000 on.
 pub(super) fn fixed(value: f64, decimals: usize, trimmed: bool) -> String {
     let text = format!("{value:.decimals$}");
@@ -86,6 +91,9 @@ mod tests {
         assert_eq!(size(1_345_000_000), "1.3 GB");
         assert_eq!(size(685_856), "686 kB");
         assert_eq!(size(17), "17 bytes");
+        assert_eq!(places(12_345.6, 2), "12,345.60");
+        assert_eq!(places(-1e-9, 4), "0.0000");
+        assert_eq!(places(-0.00006, 4), "-0.0001");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::text::marked;
+use super::text::{breaking, marked};
 use super::{Tone, escape, number};
 
 /// More rows than this scroll in a frame of their own.
@@ -79,7 +79,7 @@ impl Table {
         out.push_str("<thead><tr>");
         for (name, right) in &self.columns {
             let class = if *right { " class=\"n\"" } else { "" };
-            let _ = write!(out, "<th scope=\"col\"{class}>{}</th>", escape(name));
+            let _ = write!(out, "<th scope=\"col\"{class}>{}</th>", marked(name));
         }
         out.push_str("</tr></thead>\n<tbody>\n");
         for row in &self.rows {
@@ -127,10 +127,9 @@ impl Cell {
             Some(_) => " data-v=\"\"".into(),
             None => String::new(),
         };
-        let text = escape(&self.text);
         let _ = match self.code {
-            true => write!(out, "<td{class}{value}><code>{text}</code></td>"),
-            false => write!(out, "<td{class}{value}>{text}</td>"),
+            true => write!(out, "<td{class}{value}><code>{}</code></td>", breaking(&self.text)),
+            false => write!(out, "<td{class}{value}>{}</td>", marked(&self.text)),
         };
     }
 }

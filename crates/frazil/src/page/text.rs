@@ -37,7 +37,7 @@ pub(super) fn marked(text: &str) -> String {
         match (inside, parts.peek().is_some()) {
             (true, true) => {
                 out.push_str("<code>");
-                out.push_str(&escape(part));
+                out.push_str(&breaking(part));
                 out.push_str("</code>");
             }
             (true, false) => {
@@ -49,6 +49,12 @@ pub(super) fn marked(text: &str) -> String {
         inside = !inside;
     }
     out
+}
+
+/// A long name as [`escape`] gives it, which may go on in another line where a part of it ends.
+pub(super) fn breaking(name: &str) -> String {
+    let parts: Vec<Cow<str>> = name.split_inclusive('/').map(escape).collect();
+    parts.join("<wbr/>")
 }
 
 /// How wide a text is at most, as a multiple of its font's size: which font a reader's system
@@ -107,6 +113,13 @@ mod tests {
         assert_eq!(marked("a ` b"), "a ` b");
         assert_eq!(marked("`a` ` <b>"), "<code>a</code> ` &lt;b&gt;");
         assert_eq!(marked(""), "");
+    }
+
+    #[test]
+    fn names_break_between_their_parts() {
+        assert_eq!(breaking("a/<b>/c"), "a/<wbr/>&lt;b&gt;/<wbr/>c");
+        assert_eq!(breaking("MatMul"), "MatMul");
+        assert_eq!(breaking(""), "");
     }
 
     #[test]

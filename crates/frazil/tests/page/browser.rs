@@ -26,6 +26,23 @@ for (const svg of document.querySelectorAll("svg.chart")) {
   });
 }
 if (document.documentElement.scrollWidth > innerWidth) problems.push("the page is wider than the window");
+const room = document.querySelector("main").getBoundingClientRect();
+for (const svg of document.querySelectorAll("figure svg.chart")) {
+  const box = svg.getBoundingClientRect();
+  const title = svg.querySelector("title").textContent;
+  if (box.width === 0) continue;
+  if (box.left < room.left - 0.5 || box.right > room.right + 0.5) problems.push(title + ": is cut off");
+  if (parseFloat(getComputedStyle(svg).fontSize) * box.width / svg.viewBox.baseVal.width < 9) problems.push(title + ": too small to be read");
+}
+for (const figure of document.querySelectorAll("figure:has(svg)"))
+  if ([...figure.querySelectorAll("svg")].filter((svg) => svg.getBoundingClientRect().width > 0).length !== 1)
+    problems.push(figure.textContent.slice(0, 40) + ": is not there once");
+// A table may be wider than a telephone, but not than a page.
+for (const box of document.querySelectorAll(".scroll"))
+  if (innerWidth >= 1200 && box.scrollWidth > box.clientWidth) problems.push("a table of " + box.scrollWidth + ": " + box.textContent.slice(0, 80));
+for (const button of document.querySelectorAll("th button")) if (button.textContent === "") problems.push("a sort mark without a name");
+for (const cell of document.querySelectorAll("td, p, dd"))
+  if ((cell.textContent.match(/`/g) ?? []).length > 1) problems.push("raw backticks: " + cell.textContent);
 const sortable = document.querySelectorAll("th button").length;
 const filters = document.querySelectorAll(".filter").length;
 const copies = document.querySelectorAll(".copy").length;
@@ -35,10 +52,24 @@ result.textContent = "CHECKED sortable=" + (sortable > 0) + " filters=" + (filte
 document.body.append(result);
 </script>"#;
 
+/// The narrowest window that a browser opens.
+const LEAST: u32 = 500;
+
+/// A page in a frame, as it would be in a window of that width. What was found in it is told outside.
+fn framed(html: &str, width: u32) -> String {
+    let html = html.replace('&', "&amp;").replace('"', "&quot;");
+    format!(
+        "<!DOCTYPE html><iframe width=\"{width}\" height=\"844\" style=\"border:0\" srcdoc=\"{html}\">\
+         </iframe><script>addEventListener(\"load\", () => document.body.append(\
+         frames[0].document.getElementById(\"result\").cloneNode(true)));</script>"
+    )
+}
+
 /// What the browser made of a page, and what it had to say.
 pub fn load(html: &str, dark: bool, width: u32) -> Option<(String, String)> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("page.html");
+    let html = if width < LEAST { framed(html, width) } else { html.to_owned() };
     std::fs::write(&file, html).unwrap();
     let browser = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"]
         .into_iter()
@@ -65,11 +96,11 @@ pub struct Found {
     pub problems: String,
 }
 
-/// Looks at a page in light and wide, and in dark and narrow; where there is a browser.
+/// Looks at a page in light and wide, in dark and narrow, and as on a telephone; where there is a browser.
 #[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 pub fn checked(html: &str, look: impl Fn(Found)) {
     let html = html.replace("</body>", &format!("{CHECK}</body>"));
-    for (dark, width) in [(false, 1200), (true, 700)] {
+    for (dark, width) in [(false, 1200), (true, 700), (false, 390)] {
         let Some((dom, log)) = load(&html, dark, width) else {
             eprintln!("SKIPPED: no Chromium is installed; pages are not looked at");
             return;

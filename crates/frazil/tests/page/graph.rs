@@ -63,6 +63,26 @@ seen.none = { items: state.items.length };
 // The other view.
 $("view").value = String(data.views.length - 1);
 $("view").dispatchEvent(new Event("change"));
+// Folded, and with everything to be seen: what is read stands above what reads it.
+const up = () => state.lines.filter(([a, b]) => a.ay + a.h > b.ay + 0.01).map(([a, b]) => a.path + " > " + b.path);
+seen.up = up();
+$("unfold-all").click();
+seen.up = seen.up.concat(up());
+// What is hidden is not counted, and what is code looks like it.
+$("fold-all").click();
+if ($("weights").checked) $("weights").click();
+const counts = state.items.filter((item) => item.node < 0 && item.parent).map((item) => {
+  const inside = [];
+  each(item, (kid) => { if (kid.node >= 0 && !hidden(kid.node)) inside.push(kid); });
+  return label(item) === item.name + " (" + inside.length + ")" && !/\d (Const|Variable)/.test(second(item));
+});
+seen.counted = [counts.length > 0, counts.every(Boolean)];
+choose(null);
+seen.ticks = $("details").textContent.includes("`");
+seen.codes = $("details").querySelectorAll("code").length;
+const search = $("search");
+pen.font = getComputedStyle(search).font;
+seen.fits = pen.measureText(search.placeholder).width < search.clientWidth - 20;
 seen.other = { view: data.views[state.view].name, kinds: [...new Set(nodes().map((node) => node.k))].sort(), nodes: nodes().length };
 const result = document.createElement("pre");
 result.textContent = "SEEN" + JSON.stringify(seen) + "END";
@@ -113,6 +133,10 @@ fn check(seen: &Value, report: &frazil::ops::graph::Report) {
         assert!(seen["time"][what].as_f64().is_some_and(|ms| ms < most), "{}", seen["time"]);
     }
     assert!(seen["none"]["items"].as_u64() < Some(40), "{}", seen["none"]);
+    assert_eq!(seen["up"], serde_json::json!([]));
+    assert_eq!(seen["counted"], serde_json::json!([true, true]));
+    assert_eq!((&seen["ticks"], &seen["fits"]), (&false.into(), &true.into()));
+    assert!(seen["codes"].as_u64() > Some(0), "what it was read from is named as code");
     assert_eq!(seen["other"]["view"], "as it runs");
     assert_eq!(seen["other"]["nodes"], report.running_nodes.unwrap());
     assert!(seen["other"]["kinds"].as_array().unwrap().contains(&"fused".into()));
@@ -128,6 +152,54 @@ fn found_folded_and_zoomed() {
         }
         None => eprintln!("SKIPPED: no Chromium is installed; the graph is not looked at"),
     }
+}
+
+/// What only trains, saves and restores is no trouble.
+#[test]
+fn what_is_not_needed_does_not_alarm() {
+    let path = format!("{}/tests/fixtures/tf1/bert_model.ckpt.meta", env!("CARGO_MANIFEST_DIR"));
+    let drawing = draw(path.as_ref(), &GraphOptions::default()).unwrap();
+    assert!(drawing.report.foreign > 10);
+    assert_eq!(drawing.report.foreign_needed, 0);
+    let html = drawing.html();
+    assert!(html.contains("nodes are for training and saving, not needed to run"));
+    assert!(!html.contains("\"k\":\"foreign\"") && !html.contains("cannot run them"));
+    // The same without its values, where the outputs that are wanted are not known.
+    let folder = tempfile::tempdir().unwrap();
+    let alone = folder.path().join("alone.meta");
+    std::fs::copy(&path, &alone).unwrap();
+    let report = draw(&alone, &GraphOptions::default()).unwrap().report;
+    assert_eq!((report.foreign, report.foreign_needed), (drawing.report.foreign, 0));
+}
+
+/// On a telephone most of the window is the drawing's.
+#[test]
+fn a_small_window() {
+    const LOOK: &str = r#"<script>
+const box = canvas.getBoundingClientRect();
+const result = document.createElement("pre");
+result.id = "result";
+result.textContent = "SEEN" + JSON.stringify({
+  part: box.width * box.height / (innerWidth * innerHeight),
+  wide: document.documentElement.scrollWidth > innerWidth,
+  again: getComputedStyle($("details").querySelector("h2")).display,
+  legend: $("legend").open,
+}) + "END";
+document.body.append(result);
+</script>"#;
+    let path = format!("{}/tests/fixtures/tf1/bert_model.ckpt.meta", env!("CARGO_MANIFEST_DIR"));
+    let drawing = draw(path.as_ref(), &GraphOptions::default()).unwrap();
+    let html = drawing.html().replace("</body>", &format!("{LOOK}</body>"));
+    let Some((dom, log)) = load(&html, false, 390) else {
+        eprintln!("SKIPPED: no Chromium is installed; the graph is not looked at");
+        return;
+    };
+    let start = dom.rfind("SEEN{").unwrap_or_else(|| panic!("no result: {log}")) + 4;
+    let end = start + dom[start..].find("END").expect("the result ends");
+    let seen: Value = serde_json::from_str(&dom[start..end]).unwrap();
+    assert!(seen["part"].as_f64().unwrap() > 0.4, "{seen}");
+    let expected = (&false.into(), &"none".into(), &false.into());
+    assert_eq!((&seen["wide"], &seen["again"], &seen["legend"]), expected);
 }
 
 #[test]

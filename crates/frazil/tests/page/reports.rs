@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use frazil::ops::bench::{self, Variant, bench};
+use frazil::ops::convert::{self, Target};
+use frazil::ops::graph::draw;
 use frazil::ops::inspect::{self, inspect, why};
+use frazil::ops::train::{self, Evaluation, History, Point, Trained};
 use frazil::ops::verify::{self, verify};
 use frazil::page::Page;
 use frazil::source::GraphOptions;
@@ -34,8 +37,24 @@ fn inspected() {
     ] {
         let path = demo(name);
         let report = inspect(&path, &inspect::Options::default()).unwrap();
-        let page = report.page(why(&path, &GraphOptions::default()));
+        let why = why(&path, &GraphOptions::default());
+        if let Ok(why) = &why {
+            // What runs is the same number on the page of the graph.
+            let drawn = draw(&path, &GraphOptions::default()).unwrap().report;
+            assert_eq!(Some(why.after), drawn.running_nodes, "{name}");
+        }
+        let page = report.page(why);
         look_at(&page, texts);
+        let html = page.render();
+        for note in &report.notes {
+            let note = frazil::page::escape(note.split('`').next().unwrap()).into_owned();
+            assert_eq!(html.matches(&format!("</b> {note}")).count(), 1, "{name}: {note}");
+        }
+        let small =
+            |text: &str| text.contains("e-") || text.contains(" MB") && text.contains("0.0");
+        let svg = html.split("<text").skip(1).filter_map(|text| text.split(['>', '<']).nth(1));
+        let odd: Vec<&str> = svg.filter(|text| small(text)).collect();
+        assert!(odd.is_empty(), "{name}: {odd:?}");
     }
 }
 
@@ -64,6 +83,76 @@ fn verified() {
     look_at(&other.page(), &["They part at", "How the difference grows", "Where they differ most"]);
 }
 
+/// Two forms of one model that write down shapes in their own ways, and compute the same.
+#[test]
+fn verified_in_another_form() {
+    let folder = tempfile::tempdir().unwrap();
+    let graph = GraphOptions {
+        head: Some(frazil::bert::Head::Squad),
+        config: Some(demo("bert_config.json")),
+        ..GraphOptions::default()
+    };
+    let source = demo("squad/model.ckpt");
+    for (to, name) in [(Target::Openvino, "squad.xml"), (Target::Onnx, "squad.onnx")] {
+        let path = folder.path().join(name);
+        let options = convert::Options { graph: graph.clone(), ..convert::Options::new(to) };
+        convert::convert(&source, &path, &options).unwrap();
+        let options = verify::Options { a: graph.clone(), ..verify::Options::default() };
+        let report = verify(&source, &path, &options, &mut |_, _| {}).unwrap();
+        assert!(report.equal && report.nodes > 50, "{name}: {report:?}");
+        assert!(report.parted.is_none(), "{name}: {:?}", report.parted);
+        let far = report.along.iter().find(|node| node.max_abs > 1e-3);
+        assert!(far.is_none(), "{name}: {far:?}");
+        let page = report.page();
+        look_at(&page, &["Equal: every output is within 1e-4.", "How the difference grows"]);
+        let html = page.render();
+        assert!(!html.contains("Failed:") && !html.contains("They part at"), "{name}");
+    }
+}
+
+#[test]
+fn trained() {
+    let scalars = |pairs: &[(&str, f64)]| {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+    };
+    let point = |step: u64| Point {
+        step,
+        values: scalars(&[
+            ("loss", 8.0 - step as f64 / 10.0),
+            ("masked_lm_loss", 7.3),
+            ("next_sentence_loss", 0.7),
+            ("learning_rate", 1e-4),
+            ("global_norm", 1.5),
+            ("tokens/sec", 12_345.0),
+        ]),
+    };
+    let evaluation = |step: u64, accuracy| Evaluation {
+        step,
+        scores: scalars(&[("masked_lm_accuracy", accuracy), ("masked_lm_loss", 7.2)]),
+    };
+    let history = History {
+        points: (1..30).map(point).collect(),
+        evaluations: vec![evaluation(10, 0.412), evaluation(20, 0.409)],
+    };
+    let trained = Trained {
+        steps: 29,
+        taken: 29,
+        tokens: 1000,
+        seconds: 2.0,
+        checkpoint: "model.ckpt-29".into(),
+    };
+    let page = train::page("Pre-training", &[("seed", "1".into())], &trained, &history);
+    look_at(&page, &["<h1>Pre-training</h1>", "Losses of the evaluations", "masked_lm_accuracy"]);
+    // From 0.409 to 0.412 is no fall: the axis shows a tenth of what can be.
+    let html = page.render();
+    let scores = &html[html.find("<figcaption>Scores").unwrap()..];
+    let scores = &scores[..scores.find("</svg>").unwrap()];
+    for tick in [">0.36</text>", ">0.46</text>"] {
+        assert!(scores.contains(tick), "{tick}: {scores}");
+    }
+    assert!(!html.contains("Loss, loss") && !html.contains(">Loss</text>"));
+}
+
 #[test]
 fn measured() {
     let variant = |name: &str, int8, instances| Variant {
@@ -80,7 +169,11 @@ fn measured() {
         sequences: 2,
         warmup: 1,
         iterations: Some(2),
-        variants: vec![variant("f32", false, 1), variant("int8 & two", true, 2)],
+        variants: vec![
+            variant("f32", false, 1),
+            variant("int8 & two", true, 2),
+            variant("a folder/of somebody/with a model/int8.frazil", true, 1),
+        ],
         profile: true,
     };
     let graph = GraphOptions {
@@ -91,7 +184,16 @@ fn measured() {
     let model = bench::Model::File(demo("bert_model.ckpt"), Box::new(graph));
     let report = bench(&model, &options).unwrap();
     assert_eq!(report.variants[1].speed.instance_median_ms.len(), 2);
-    look_at(&report.page(), &["int8 &amp; two: each of the 2 instances", "Time by kind of step"]);
+    let fastest = report.variants.iter().max_by(|a, b| a.speedup.total_cmp(&b.speedup)).unwrap();
+    let whose = match fastest.name.as_str() {
+        "f32" => "Of <code>f32</code>, the fastest of 3",
+        "int8 & two" => "Of <code>int8 &amp; two</code>, the fastest of 3",
+        _ => "<wbr/>int8.frazil</code>, the fastest of 3",
+    };
+    look_at(
+        &report.page(),
+        &["int8 &amp; two: each of the 2 instances", "Time by kind of step", whose, ">2 × 1</td>"],
+    );
 }
 
 /// A tour leaves a page of its own, one of quantizing and one of training; a second one goes over the first.
@@ -114,7 +216,14 @@ fn the_tour() {
     for (name, texts) in [
         (
             "report.html",
-            &["F1, f32", "Sequences a second", "Places that hold text", "For your own files"][..],
+            &[
+                "F1, f32",
+                "f32 with padding and without",
+                "f32 and int8, both without padding",
+                "Places that hold text",
+                "F1 and exact match",
+                "For your own files",
+            ][..],
         ),
         ("int8.quantize/report.html", &["The goal is met", "Before and after"]),
         ("finetuned/report.html", &["Learning rate", "Evaluations"]),
@@ -126,6 +235,12 @@ fn the_tour() {
         assert!(!html.contains("–</dd>"), "a figure is missing in {name}");
         checked(&html, |found| assert_eq!(found.problems, "", "{name}"));
     }
+    // What is called learning is to be seen as such.
+    let steps = said.lines().filter_map(|line| line.trim().strip_prefix("step "));
+    let learnt: Vec<f64> =
+        steps.map(|step| step.rsplit_once("f1 ").unwrap().1.parse().unwrap()).collect();
+    let (first, last) = (learnt[0], learnt[learnt.len() - 1]);
+    assert!(learnt.len() > 2 && last > 35.0 && last > first + 5.0, "{learnt:?}");
     // The model is as good as it is said to be: these texts were not trained on.
     let f1 = said.lines().skip_while(|line| !line.contains("exact match")).nth(1).unwrap();
     let f1: f64 = f1.split_whitespace().last().unwrap().parse().unwrap();

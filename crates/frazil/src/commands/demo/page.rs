@@ -94,28 +94,37 @@ fn summary(numbers: &Numbers, history: &History) -> Section {
             say(number(numbers, "pack", "/sequences_per_pack"), 2, "x"),
             "sequences in the length of one",
         )
-        .figure("Fine-tuned", say(tuned, 1, ""), "F1 after a few steps from the pre-trained model")
+        .figure(
+            "Fine-tuned",
+            say(tuned, 1, ""),
+            "F1 after a few seconds from the pre-trained model",
+        )
 }
 
 fn speed(numbers: &Numbers) -> Section {
-    let mut bars = Vec::new();
-    for (key, names) in
-        [("f32", ["f32, padded", "f32, packed"]), ("int8", ["f32, beside int8", "int8, packed"])]
-    {
-        for (at, name) in names.into_iter().enumerate() {
-            let path = format!("/variants/{at}/sequences_per_s");
-            bars.extend(number(numbers, key, &path).map(|value| (name.to_owned(), value)));
+    // Two that took turns can be compared; what was measured at another time cannot.
+    let pairs = [
+        ("f32", "f32 with padding and without", ["padded", "packed"]),
+        ("int8", "f32 and int8, both without padding", ["f32", "int8"]),
+    ];
+    let mut section = Section::new("Speed");
+    for (key, title, names) in pairs {
+        let bar = |(at, name): (usize, &str)| {
+            let value = number(numbers, key, &format!("/variants/{at}/sequences_per_s"))?;
+            Some((name.to_owned(), value))
+        };
+        let bars: Vec<(String, f64)> = names.into_iter().enumerate().filter_map(bar).collect();
+        if bars.is_empty() {
+            return Section::default();
         }
+        section = section.chart(Bars {
+            about: "More is better. The two took turns.".to_owned(),
+            ..Bars::of(title, Axis::new("sequences a second", ""), bars)
+        });
     }
-    if bars.is_empty() {
-        return Section::default();
-    }
-    let chart = Bars {
-        about: "More is better. The two pairs were measured one after the other.".to_owned(),
-        ..Bars::of("Sequences a second", Axis::new("sequences a second", ""), bars)
-    };
-    Section::new("Speed").chart(chart).text(
-        "A model this small spends little time in products of matrices, which is where int8 gains; \
+    section.text(
+        "The two of a chart took turns; between one chart and the other the machine may have changed. \
+         A model this small spends little time in products of matrices, which is where int8 gains; \
          the README has figures of real sizes.",
     )
 }
@@ -146,7 +155,19 @@ fn learning(history: &History) -> Section {
         lines: vec![loss],
         ..Lines::default()
     };
-    let section = Section::new("Fine-tuning").chart(chart);
+    let line = |title: &str, name: &str| {
+        let points = history.evaluations.iter();
+        Line::new(title, points.filter_map(|of| Some((of.step as f64, *of.scores.get(name)?))))
+    };
+    let scores = Lines {
+        title: "F1 and exact match".to_owned(),
+        about: "On texts that were not trained on, by the step.".to_owned(),
+        x: Axis::new("step", ""),
+        y: Axis::new("score", "").from_zero().within(0.0, 100.0),
+        lines: vec![line("F1", "f1"), line("exact match", "exact_match")],
+        ..Lines::default()
+    };
+    let section = Section::new("Fine-tuning").chart(chart).chart(scores);
     let mut table =
         Table::new([">step", ">F1", ">exact match"]).caption("On texts that were not trained on");
     for of in &history.evaluations {

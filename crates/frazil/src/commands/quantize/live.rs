@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::io::{IsTerminal, stderr};
 
 use frazil::ops::quantize::Doing;
+use frazil::page::number::places;
 use frazil::tune::{Choice, Event, Extent, Measured, Trial};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -161,7 +162,7 @@ pub fn score(score: f64) -> String {
 /// A loss as a share of the baseline.
 pub fn loss(loss: f64, baseline: f64) -> String {
     match baseline.abs() > 0.0 {
-        true => format!("{:.2}%", 100.0 * loss / baseline.abs()),
-        false => format!("{loss:.4}"),
+        true => format!("{}%", places(100.0 * loss / baseline.abs(), 2)),
+        false => places(loss, 4),
     }
 }

@@ -395,7 +395,7 @@ pub fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
         "f32".into(),
         live::score(base.accuracy),
         String::new(),
-        format!("{:.1}", base.baseline_ms),
+        format!("{:.1}", report.baseline_ms()),
         String::new(),
         size(base.bytes),
         String::new(),

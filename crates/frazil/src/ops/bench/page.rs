@@ -2,12 +2,13 @@
 
 use super::{Measured, Report};
 use crate::page::chart::{Axis, Bars, Series};
-use crate::page::{Cell, Page, Section, Table, Tone};
+use crate::page::{Cell, Page, Section, Table, Tone, number};
 
 impl Report {
     /// The report as a page.
     pub fn page(&self) -> Page {
-        let Self { model, batch, sequences, tokens, iterations, .. } = self;
+        let Self { model, batch, sequences, iterations, .. } = self;
+        let tokens = number::thousands(self.tokens as u64);
         let lead = format!(
             "{sequences} sequences with {tokens} tokens, {batch} at a time; {iterations} rounds, in \
              which the variants take turns. Medians; padding is not counted as work."
@@ -26,15 +27,19 @@ impl Report {
         let mut section = Section::new("In short");
         let Some(best) = fastest else { return section };
         let speed = &best.speed;
+        section = match self.variants.len() {
+            1 => section.text(format!("Of `{}`:", best.name)),
+            count => section.text(format!("Of `{}`, the fastest of {count} variants:", best.name)),
+        };
         section = section
             .figure("time to an answer", format!("{:.2} ms", speed.batch_median_ms), "a batch")
-            .figure("throughput", format!("{:.1} / s", speed.sequences_per_s), "sequences")
-            .figure("tokens", format!("{:.0} / s", speed.tokens_per_s), "no padding")
+            .figure("throughput", per_second(speed.sequences_per_s), "sequences")
+            .figure("tokens", per_second(speed.tokens_per_s), "no padding")
             .figure("of the machine's peak", format!("{:.0}%", speed.percent_of_peak), "");
         let first = &self.variants[0].name;
         if best.name != *first {
-            let (value, note) = (format!("{:.2}x", best.speedup), format!("over {first}"));
-            section = section.figure(format!("fastest: {}", best.name), value, note);
+            let (value, note) = (format!("{:.2}x", best.speedup), format!("over `{first}`"));
+            section = section.figure("speed-up", value, note);
         }
         section
     }
@@ -43,8 +48,7 @@ impl Report {
         let mut throughput = Table::new([
             "variant",
             "instructions",
-            ">instances",
-            ">threads each",
+            ">threads",
             ">sequences/s",
             ">tokens/s",
             ">GFLOP/s",
@@ -54,20 +58,25 @@ impl Report {
         .caption("Throughput, all instances together");
         let mut latency = Table::new([
             "variant",
-            ">batch, median ms",
-            ">batch, p99 ms",
-            ">all sequences, median ms",
-            ">p90 ms",
-            ">least ms",
-            ">to prepare, s",
+            ">batch",
+            ">batch, p99",
+            ">all",
+            ">all, p90",
+            ">all, least",
+            ">to prepare",
         ])
-        .caption("Latency of an instance");
+        .caption("Milliseconds of an instance: for a batch, and for all sequences once");
         for Measured { name, speed, speedup, prepare_seconds, .. } in &self.variants {
             throughput.push([
                 Cell::code(name),
                 speed.isa.as_str().into(),
-                speed.instances.into(),
-                speed.threads.into(),
+                match speed.instances {
+                    1 => speed.threads.into(),
+                    count => Cell::number(
+                        (count * speed.threads) as f64,
+                        format!("{count} × {}", speed.threads),
+                    ),
+                },
                 speed.sequences_per_s.into(),
                 speed.tokens_per_s.into(),
                 speed.gflops.into(),
@@ -81,7 +90,7 @@ impl Report {
                 speed.median_ms.into(),
                 speed.p90_ms.into(),
                 speed.min_ms.into(),
-                (*prepare_seconds).into(),
+                (*prepare_seconds * 1e3).into(),
             ]);
         }
         let section = Section::new("Variants").table(throughput).table(latency);
@@ -207,4 +216,8 @@ impl Report {
             .figure("resident", format!("{:.0} MB", self.resident_mb), "while it ran")
             .figure("at most", format!("{:.0} MB", self.peak_rss_mb), "while it was prepared")
     }
+}
+
+fn per_second(count: f64) -> String {
+    format!("{} / s", number::short(count))
 }

@@ -286,7 +286,8 @@ impl Ran {
             ("begins with", begins_with),
         ];
         let (report, history) = (report_of(model), History::read(&model.output_dir)?);
-        train::page(&self.task, &settings, &self.trained, &history).write(&report)?;
+        let title = format!("Fine-tuning for {}", self.task);
+        train::page(&title, &settings, &self.trained, &history).write(&report)?;
         Ok(report)
     }
 }

@@ -6,7 +6,7 @@ const GAP_X = 18, GAP_Y = 34, PAD = 14, HEAD = 26, LEAF_H = 40, WIDEST = 2200;
 
 // An item is a scope or a node: { name, path, node, kids, parent, open, order, count, x, y, w, h }.
 function makeItem(name, path, parent, node) {
-  return { name, path, parent, node, kids: [], open: false, order: 0, count: 0, x: 0, y: 0, w: 0, h: 0, ops: null };
+  return { name, path, parent, node, kids: [], open: false, order: 0, count: 0, bare: 0, x: 0, y: 0, w: 0, h: 0, ops: null, bareOps: null };
 }
 
 function makeTree(nodes) {
@@ -32,17 +32,20 @@ function makeTree(nodes) {
     at.kids.push(leaf);
     leaves.push(leaf);
   });
-  group(root);
+  const readers = nodes.map(() => []);
+  nodes.forEach((node, to) => node.i.forEach((from) => readers[from].push(to)));
+  group(root, nodes, readers);
   shorten(root);
   number(root, nodes);
   return { root, leaves, nodes };
 }
 
 // Among many things in a scope, those that are only counted (`Assign`, `Assign_1`, …) become one. Of
-// scopes it takes more: `layer_0`, `layer_1`, … are what one looks for.
+// scopes it takes more: `layer_0`, `layer_1`, … are what one looks for. What stands between others stays
+// where it is: taken together, it would be above them and below them.
 const CROWD = 24, SERIES = 6, SCOPES = 64;
-function group(item) {
-  item.kids.forEach(group);
+function group(item, nodes, readers) {
+  item.kids.forEach((kid) => group(kid, nodes, readers));
   if (item.kids.length <= CROWD) return;
   const series = new Map();
   for (const kid of item.kids) {
@@ -52,13 +55,23 @@ function group(item) {
     series.get(key).kids.push(kid);
   }
   for (const { stem, kids } of series.values()) {
-    if (kids.length < (kids[0].node < 0 ? SCOPES : SERIES)) continue;
+    if (kids.length < (kids[0].node < 0 ? SCOPES : SERIES) || isBetween(kids, nodes, readers)) continue;
     const scope = makeItem(stem + "_…", (item.path && item.path + "/") + stem + "_…", item, -1);
     scope.kids = kids;
     kids.forEach((kid) => { kid.parent = scope; });
     item.kids = item.kids.filter((kid) => kid.parent === item);
     item.kids.push(scope);
   }
+}
+
+// Whether things both read from others, weights aside, and are read by others.
+function isBetween(kids, nodes, readers) {
+  const inside = new Set();
+  const collect = (kid) => { if (kid.node >= 0) inside.add(kid.node); kid.kids.forEach(collect); };
+  kids.forEach(collect);
+  const within = [...inside];
+  const others = (list) => list.some((i) => !inside.has(i) && nodes[i].k !== "weight");
+  return within.some((i) => others(nodes[i].i)) && within.some((i) => others(readers[i]));
 }
 
 // A scope with one thing in it is that thing under a longer name.
@@ -73,21 +86,29 @@ function shorten(item) {
   });
 }
 
-// Where the nodes of an item stand in the order of computing, on average; and which operations.
+// Where the nodes of an item stand in the order of computing, on average; and how many there are of
+// which operations: all of them, and bare of weights.
 function number(item, nodes) {
   if (item.node >= 0) {
+    const { o, k, t } = nodes[item.node];
+    const bare = k !== "weight";
     item.count = 1;
-    item.order = nodes[item.node].t;
+    item.bare = bare ? 1 : 0;
+    item.ops = new Map([[o, 1]]);
+    item.bareOps = bare ? item.ops : new Map();
+    item.order = t;
     return;
   }
   item.ops = new Map();
+  item.bareOps = new Map();
   let sum = 0;
   for (const kid of item.kids) {
     number(kid, nodes);
     item.count += kid.count;
+    item.bare += kid.bare;
     sum += kid.order * kid.count;
-    if (kid.node >= 0) addTo(item.ops, nodes[kid.node].o, 1);
-    else for (const [op, count] of kid.ops) addTo(item.ops, op, count);
+    for (const [op, count] of kid.ops) addTo(item.ops, op, count);
+    for (const [op, count] of kid.bareOps) addTo(item.bareOps, op, count);
   }
   item.order = item.count ? sum / item.count : 0;
 }
@@ -149,6 +170,29 @@ function anyShown(item, hidden) {
   return item.kids.some((kid) => anyShown(kid, hidden));
 }
 
+// In the order of computing, and what is read before what reads it; only where things read each other in
+// a circle is something read by what stands before it.
+function inTurn(kids, pairs) {
+  const reads = new Map(kids.map((kid) => [kid, []]));
+  for (const [a, targets] of pairs) for (const b of targets) if (reads.has(a)) reads.get(b)?.push(a);
+  const byOrder = (list) => list.sort((a, b) => a.order - b.order);
+  const done = [], begun = new Set();
+  for (const first of byOrder([...kids])) {
+    if (begun.has(first)) continue;
+    begun.add(first);
+    const open = [[first, byOrder(reads.get(first)), 0]];
+    while (open.length) {
+      const top = open[open.length - 1];
+      const next = top[1][top[2]++];
+      if (!next) { done.push(top[0]); open.pop(); continue; }
+      if (begun.has(next)) continue;
+      begun.add(next);
+      open.push([next, byOrder(reads.get(next)), 0]);
+    }
+  }
+  return done;
+}
+
 // Gives an item its size and, if it is open, its kids their places within it.
 function layOut(item, inside, hidden, measure) {
   if (item.node >= 0 || !item.open) {
@@ -156,17 +200,17 @@ function layOut(item, inside, hidden, measure) {
     item.h = LEAF_H;
     return;
   }
-  const kids = item.kids.filter((kid) => anyShown(kid, hidden));
+  const pairs = inside.get(item) ?? new Map();
+  const kids = inTurn(item.kids.filter((kid) => anyShown(kid, hidden)), pairs);
   item.shown = kids;
   kids.forEach((kid) => layOut(kid, inside, hidden, measure));
-  kids.sort((a, b) => a.order - b.order);
-  const pairs = inside.get(item) ?? new Map();
+  const turn = new Map(kids.map((kid, i) => [kid, i]));
   const before = new Map(kids.map((kid) => [kid, []]));
   const after = new Map(kids.map((kid) => [kid, []]));
   // An edge against the order would close a circle: two scopes may read from each other.
   for (const [a, targets] of pairs) for (const b of targets) {
     if (!before.has(a) || !before.has(b)) continue;
-    const [from, to] = a.order <= b.order ? [a, b] : [b, a];
+    const [from, to] = turn.get(a) <= turn.get(b) ? [a, b] : [b, a];
     before.get(to).push(from);
     after.get(from).push(to);
   }

@@ -7,11 +7,11 @@
 
 mod picture;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use frazil_graph::pass::{self, Fusions};
-use frazil_graph::{Graph, Op};
+use frazil_graph::{Graph, NodeId, Op};
 use serde::Serialize;
 
 use super::convert::Note;
@@ -41,6 +41,8 @@ pub struct Report {
     pub missed: Vec<Note>,
     /// Nodes that frazil has no operation for.
     pub foreign: usize,
+    /// Those of them that are needed to run it; the others are for training and saving.
+    pub foreign_needed: usize,
     /// Choices made on the way.
     pub notes: Vec<String>,
 }
@@ -77,14 +79,21 @@ pub fn draw(path: &Path, options: &GraphOptions) -> Result<Drawing> {
             (pass::Report::default(), None)
         }
     };
+    let foreign: Vec<NodeId> = whole.ids().filter(|&id| is_foreign(&whole, id)).collect();
+    let needed = match running.as_ref().filter(|_| cut) {
+        Some(running) => names(running, running.ids()),
+        None => names(&whole, leading_somewhere(&whole)),
+    };
+    let needed = |name: &str| needed.contains(name);
     let mut words = Words::default();
-    let mut pictures = vec![Picture::of("as it is", &whole, running.as_ref(), &report, &mut words)];
+    let mut pictures =
+        vec![Picture::of("as it is", &whole, running.as_ref(), &report, &needed, &mut words)];
     if let Some(running) = &running {
-        pictures.push(Picture::of("as it runs", running, None, &report, &mut words));
+        pictures.push(Picture::of("as it runs", running, None, &report, &needed, &mut words));
     }
     let mut applied = BTreeMap::new();
     report.done.iter().for_each(|note| *applied.entry(note.rule).or_default() += 1);
-    let foreign = whole.nodes().filter(|(_, node)| matches!(node.op, Op::Foreign(_))).count();
+    let foreign_needed = foreign.iter().filter(|&&id| needed(&whole.node(id).name)).count();
     let report = Report {
         path: path.to_path_buf(),
         kind: located.kind.describe().to_owned(),
@@ -92,15 +101,41 @@ pub fn draw(path: &Path, options: &GraphOptions) -> Result<Drawing> {
         running_nodes: running.as_ref().map(Graph::len),
         applied,
         missed: report.missed.into_iter().map(Note::from).collect(),
-        foreign,
+        foreign: foreign.len(),
+        foreign_needed,
         notes,
     };
     let html = render(&report, &pictures, &words)?;
     Ok(Drawing { report, html })
 }
 
+fn is_foreign(graph: &Graph, id: NodeId) -> bool {
+    matches!(graph.node(id).op, Op::Foreign(_))
+}
+
+fn names(graph: &Graph, ids: impl IntoIterator<Item = NodeId>) -> HashSet<String> {
+    ids.into_iter().map(|id| graph.node(id).name.clone()).collect()
+}
+
+/// What something is computed from in the end: all but what ends in nodes that save, restore or
+/// assign. Where outputs are not known, this is what may be needed.
+fn leading_somewhere(graph: &Graph) -> Vec<NodeId> {
+    let read: HashSet<NodeId> =
+        graph.nodes().flat_map(|(_, node)| &node.inputs).map(|value| value.node).collect();
+    let ends = graph.ids().filter(|&id| !read.contains(&id) && !is_foreign(graph, id));
+    // Values only: what merely runs before something may well be the saving of a checkpoint.
+    let mut needed: HashSet<NodeId> = HashSet::new();
+    let mut open: Vec<NodeId> = ends.collect();
+    while let Some(id) = open.pop() {
+        if needed.insert(id) {
+            open.extend(graph.node(id).inputs.iter().map(|value| value.node));
+        }
+    }
+    needed.into_iter().collect()
+}
+
 /// Folds and fuses, and packs the rows of a graph that is cut.
-fn raise(graph: &mut Graph, cut: bool) -> Result<pass::Report> {
+pub(super) fn raise(graph: &mut Graph, cut: bool) -> Result<pass::Report> {
     pass::fold(graph)?;
     let mut report = pass::fuse(graph, &Fusions::all())?;
     if cut {
@@ -129,9 +164,16 @@ fn render(report: &Report, pictures: &[Picture], words: &Words) -> Result<String
     if let Some(running) = report.running_nodes {
         about.push(format!("{running} nodes as it runs, folded and fused"));
     }
-    about.extend(report.applied.iter().map(|(rule, count)| format!("{rule}: {count} times")));
-    if report.foreign > 0 {
-        about.push(format!("{} nodes that frazil has no operation for", report.foreign));
+    about.extend(report.applied.iter().map(|(rule, count)| format!("{rule}: {count} ×")));
+    let aside = report.foreign - report.foreign_needed;
+    if aside > 0 {
+        about.push(format!("{aside} nodes are for training and saving, not needed to run"));
+    }
+    if report.foreign_needed > 0 {
+        about.push(format!(
+            "{} nodes are needed, and frazil cannot run them",
+            report.foreign_needed
+        ));
     }
     about.extend(report.notes.iter().cloned());
     let data = serde_json::json!({

@@ -48,7 +48,7 @@ struct Drawn {
     /// Attributes.
     #[serde(rename = "a")]
     attributes: String,
-    /// Kind: `input`, `output`, `weight`, `fused`, `foreign`, `op`.
+    /// Kind: `input`, `output`, `weight`, `fused`, `foreign` (needed, and cannot run), `op`.
     #[serde(rename = "k")]
     kind: &'static str,
     /// What is known of each output, words.
@@ -75,12 +75,14 @@ struct Drawn {
 }
 
 impl Picture {
-    /// A picture of `graph`; `fused` is what became of it, if this is not that already.
+    /// A picture of `graph`; `fused` is what became of it, if this is not that already, and `needed`
+    /// says by name what it needs to run.
     pub fn of(
         name: &'static str,
         graph: &Graph,
         fused: Option<&Graph>,
         report: &Report,
+        needed: &dyn Fn(&str) -> bool,
         words: &mut Words,
     ) -> Self {
         let facts = infer(graph).ok();
@@ -101,7 +103,7 @@ impl Picture {
                 name: node.name.clone(),
                 op: words.place(node.op.to_string()),
                 attributes: attributes(&node.op),
-                kind: kind(graph, id, fused),
+                kind: kind(graph, id, fused, needed),
                 facts: known(facts.as_ref(), id, &node.op)
                     .into_iter()
                     .map(|fact| words.place(fact))
@@ -136,7 +138,12 @@ fn known(facts: Option<&Facts>, id: NodeId, op: &Op) -> Vec<String> {
     (0..op.outputs() as u32).map(|port| facts[Value { node: id, port }].to_string()).collect()
 }
 
-fn kind(graph: &Graph, id: NodeId, fused: Option<&Graph>) -> &'static str {
+fn kind(
+    graph: &Graph,
+    id: NodeId,
+    fused: Option<&Graph>,
+    needed: &dyn Fn(&str) -> bool,
+) -> &'static str {
     let node = graph.node(id);
     let raised = |op: &Op| FUSED.contains(&op.to_string().as_str());
     let became = fused.and_then(|fused| Some(&fused.node(fused.find(&node.name)?).op));
@@ -147,7 +154,7 @@ fn kind(graph: &Graph, id: NodeId, fused: Option<&Graph>) -> &'static str {
         Op::Const(_) | Op::Variable(_) => "weight",
         Op::ReadVariable(_) => "weight",
         Op::Unary(Unary::Identity) if node.inputs.iter().all(variable) => "weight",
-        Op::Foreign(_) => "foreign",
+        Op::Foreign(_) if needed(&node.name) => "foreign",
         op if raised(op) || became.is_some_and(raised) => "fused",
         _ => "op",
     }

@@ -44,15 +44,17 @@ function fitText(text, room) {
   }
   return low ? text.slice(0, low) + "…" : "";
 }
+const shownCount = (item) => (state.weights ? item.count : item.bare);
+const shownOps = (item) => [...(state.weights ? item.ops : item.bareOps)].sort((a, b) => b[1] - a[1]);
 function label(item) {
-  return item.node < 0 ? item.name + " (" + item.count + ")" : item.name;
+  return item.node < 0 ? item.name + " (" + shownCount(item) + ")" : item.name;
 }
 function second(item) {
   if (item.node >= 0) {
     const node = nodes()[item.node];
     return node.f.length ? node.o + "  " + node.f[0] : node.o;
   }
-  const ops = [...item.ops].sort((a, b) => b[1] - a[1]);
+  const ops = shownOps(item);
   const fused = ops.filter(([op]) => data.fused.includes(op));
   const other = ops.filter(([op]) => !data.fused.includes(op));
   return [...fused, ...other].slice(0, 3).map(([op, count]) => count + " " + op).join(", ");
@@ -262,6 +264,17 @@ function add(parent, name, text, className) {
   return element;
 }
 
+// What stands between backticks is code.
+function tell(parent, text, className) {
+  const element = add(parent, "p", undefined, className);
+  const parts = text.split("`");
+  parts.forEach((part, i) => {
+    if (i % 2 === 0) element.append(part);
+    else if (i + 1 < parts.length) add(element, "code", part);
+    else element.append("`" + part);
+  });
+}
+
 function addLinks(panel, title, list) {
   if (!list.length) return;
   add(panel, "h3", title + " (" + list.length + ")");
@@ -284,29 +297,29 @@ function addLinks(panel, title, list) {
 function addNotes(panel, title, notes, className) {
   if (!notes.length) return;
   add(panel, "h3", title);
-  notes.forEach((note) => add(panel, "p", note, className));
+  notes.forEach((note) => tell(panel, note, className));
 }
 
 function showDetails() {
   const panel = $("details"), item = state.chosen;
   panel.replaceChildren();
   if (!item) {
-    add(panel, "h2", data.title);
-    data.about.forEach((text) => add(panel, "p", text));
+    add(panel, "h2", data.title, "again");
+    data.about.forEach((text) => tell(panel, text));
     const view = data.views[state.view];
     addNotes(panel, "Left as it is, and why", view.missed.slice(0, 200).map(([name, note]) => name + ": " + note), "warn");
     return;
   }
   add(panel, "h2", item.path || item.name);
   if (item.node < 0) {
-    add(panel, "p", item.count + " nodes");
+    const left = item.count - shownCount(item);
+    add(panel, "p", shownCount(item) + " nodes" + (left ? ", and " + left + " weights and constants" : ""));
     const button = add(panel, "button", item.open ? "Fold" : "Unfold");
     button.type = "button";
     button.id = "fold";
     button.addEventListener("click", () => { toggle(item); $("fold")?.focus(); });
     add(panel, "h3", "Operations");
-    const ops = [...item.ops].sort((a, b) => b[1] - a[1]);
-    ops.forEach(([op, count]) => add(panel, "p", count + " × " + op, "op"));
+    shownOps(item).forEach(([op, count]) => add(panel, "p", count + " × " + op, "op"));
     const inside = [];
     each(item, (kid) => { if (kid.node >= 0) inside.push(nodes()[kid.node]); });
     const told = (key) => inside.flatMap((node) => node[key].map((note) => node.n + ": " + note));
@@ -436,7 +449,7 @@ addEventListener("keydown", (event) => {
     $("search").focus();
   }
 });
-$("weights").addEventListener("change", () => { state.weights = $("weights").checked; relayout(); });
+$("weights").addEventListener("change", () => { state.weights = $("weights").checked; relayout(); showDetails(); });
 $("fit").addEventListener("click", () => fit());
 $("fold-all").addEventListener("click", () => setAll(false));
 $("unfold-all").addEventListener("click", () => setAll(true));
@@ -460,5 +473,6 @@ function show(view) {
   fit();
 }
 
+if (matchMedia("(max-width: 760px)").matches) $("legend").open = false;
 readColours();
 show(0);

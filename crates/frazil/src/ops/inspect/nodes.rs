@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use frazil_graph::pass::{self, Fusions};
 use frazil_graph::{dump, infer};
 use serde::Serialize;
 
 use crate::Result;
 use crate::ops::convert::Note;
+use crate::ops::graph::raise;
 use crate::source::{GraphOptions, load_graph, open_graph};
 
 /// Every node of the graph at `path`, uncut, one line each: name, operation, what it reads, and
@@ -21,7 +21,7 @@ pub fn nodes(path: &Path, options: &GraphOptions) -> Result<String> {
 pub struct Why {
     /// Nodes before.
     pub before: usize,
-    /// Nodes after folding and fusing.
+    /// Nodes as it runs: folded, fused and packed.
     pub after: usize,
     /// What was raised or packed: rule, node, what it replaces or computes.
     pub raised: Vec<Note>,
@@ -40,16 +40,13 @@ pub fn why(path: &Path, options: &GraphOptions) -> Result<Why> {
     let mut graph = opened.graph;
     let before = graph.len();
     infer(&graph)?;
-    pass::fold(&mut graph)?;
-    let mut report = pass::fuse(&mut graph, &Fusions::all())?;
+    let report = raise(&mut graph, true)?;
     let after = graph.len();
     let foreign = graph.nodes().filter_map(|(_, node)| match &node.op {
         frazil_graph::Op::Foreign(op) => Some((node.name.clone(), op.op.clone())),
         _ => None,
     });
     let foreign = foreign.collect();
-    report.extend(pass::pack_rows(&mut graph)?);
-    report.extend(pass::demand_rows(&mut graph)?);
     Ok(Why {
         before,
         after,

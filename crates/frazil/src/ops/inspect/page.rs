@@ -28,7 +28,7 @@ impl Report {
         page = page.section(self.by_size());
         let graph = self.model.is_some() || !self.graphs.is_empty();
         page = match why {
-            Ok(why) => page.section(why.section()),
+            Ok(why) => page.section(why.section(&self.notes)),
             Err(error) if graph => page.section(
                 Section::new("Fused, and not").note(Tone::Plain, format!("Not told here: {error}")),
             ),
@@ -167,12 +167,12 @@ impl Report {
             *sum = sum.saturating_add(*bytes);
         }
         sized.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
-        let megabytes = |(name, bytes): (String, u64)| (name, bytes as f64 / 1e6);
-        let axis = || Axis::new("size", "MB");
+        let bar = |(name, bytes): (String, u64)| (name, bytes as f64);
+        let axis = || Axis::bytes("size");
         let largest = sized.iter().take(LARGEST).map(|(name, bytes)| ((*name).to_owned(), *bytes));
         let alone = Bars {
             about: format!("Of {} {word}, those that take the most room.", sized.len()),
-            ..Bars::of(format!("The largest {word}"), axis(), largest.map(megabytes))
+            ..Bars::of(format!("The largest {word}"), axis(), largest.map(bar))
         };
         let mut table = Table::new([word, "type", "shape", ">bytes"]);
         for variable in &self.variables {
@@ -196,7 +196,7 @@ impl Report {
             scopes.truncate(2 * LARGEST);
             section.chart(Bars {
                 about: format!("What the {word} of a part of the model take together."),
-                ..Bars::of("By part of the model", axis(), scopes.into_iter().map(megabytes))
+                ..Bars::of("By part of the model", axis(), scopes.into_iter().map(bar))
             })
         } else {
             section
@@ -336,7 +336,8 @@ impl ModelReport {
 }
 
 impl Why {
-    fn section(&self) -> Section {
+    /// Without the notes that are `known`.
+    fn section(&self, known: &[String]) -> Section {
         let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
         self.raised.iter().for_each(|note| counts.entry(note.rule).or_default().0 += 1);
         self.missed.iter().for_each(|note| counts.entry(note.rule).or_default().1 += 1);
@@ -357,12 +358,17 @@ impl Why {
         }
         let section = Section::new("Fused, and not")
             .figure("nodes", number::thousands(self.before as u64), "as it is, cut to its outputs")
-            .figure("nodes", number::thousands(self.after as u64), "folded and fused")
+            .figure(
+                "nodes",
+                number::thousands(self.after as u64),
+                "as it runs: folded, fused and packed",
+            )
             .table(rules)
             .table(list(&self.missed, "why not").caption("Left as it is, and why"))
             .folded(Section::new("What was fused and packed").table(list(&self.raised, "what")))
             .table(foreign);
-        self.notes.iter().fold(section, |section, note| section.note(Tone::Plain, note))
+        let notes = self.notes.iter().filter(|note| !known.contains(note));
+        notes.fold(section, |section, note| section.note(Tone::Plain, note))
     }
 }
 

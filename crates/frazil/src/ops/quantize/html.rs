@@ -45,11 +45,9 @@ fn verdict(report: &Report) -> (String, Tone) {
 
 fn summary(report: &Report, verdict: &str, tone: Tone) -> Section {
     let base = &report.baseline;
-    // Two times that were taken in turn can be compared.
-    let base_ms = report.best.as_ref().map_or(base.baseline_ms, |best| best.measured.baseline_ms);
     let mut section = Section::new("Before and after");
     let mut table = Table::new(["", &format!(">{}", report.metric.name), ">time, ms", ">weights"])
-        .row(["f32".into(), cell(base.accuracy), ms(base_ms), Cell::size(base.bytes)]);
+        .row(["f32".into(), cell(base.accuracy), ms(report.baseline_ms()), Cell::size(base.bytes)]);
     if let Some(best) = &report.best {
         let measured = &best.measured;
         let relative = 100.0 * best.loss / base.accuracy.abs().max(f64::MIN_POSITIVE);
@@ -70,10 +68,10 @@ fn summary(report: &Report, verdict: &str, tone: Tone) -> Section {
             "difference".into(),
             cell(-best.loss),
             ms(measured.latency_ms - measured.baseline_ms),
-            Cell::number(
-                -(base.bytes as f64 - measured.bytes as f64),
-                format!("−{}", number::size(base.bytes.saturating_sub(measured.bytes))),
-            ),
+            match base.bytes.checked_sub(measured.bytes) {
+                Some(less) => Cell::number(-(less as f64), format!("-{}", number::size(less))),
+                None => Cell::size(measured.bytes - base.bytes),
+            },
         ]);
     }
     section = section.table(table).note(tone, verdict);
@@ -99,8 +97,8 @@ fn others(trial: &Trial) -> String {
 fn trials(report: &Report) -> Section {
     let higher = report.goal.higher_is_better;
     let point = |trial: &Trial| Point {
-        // As if the machine had always been as fast as it was for the f32 model at first.
-        x: trial.measured.relative_latency() * report.baseline.baseline_ms,
+        // As if the machine had always been as fast as it was beside the best trial.
+        x: trial.measured.relative_latency() * report.baseline_ms(),
         y: trial.measured.accuracy,
         label: trial.number.to_string(),
         detail: settings(trial),
@@ -108,7 +106,7 @@ fn trials(report: &Report) -> Section {
         chosen: report.best.as_ref().is_some_and(|best| best.number == trial.number),
     };
     let base = Point {
-        x: report.baseline.baseline_ms,
+        x: report.baseline_ms(),
         y: report.baseline.accuracy,
         label: "f32".into(),
         detail: "the model as it was".into(),
@@ -118,8 +116,8 @@ fn trials(report: &Report) -> Section {
     let chart = Scatter {
         title: format!("{} against time of a run", report.metric.name),
         about: format!(
-            "{} trials, each timed in turn with the f32 model; the line joins those that no other one \
-             beats in both.",
+            "{} trials, each timed in turn with the f32 model and drawn by its speed-up over it; the \
+             line joins those that no other one beats in both.",
             report.trials.len()
         ),
         x: Axis::new("time of a run", "ms").from_zero(),
@@ -139,11 +137,10 @@ fn trials(report: &Report) -> Section {
         &format!(">{}", report.metric.name),
         ">loss",
         "between",
-        ">time, ms",
         ">speed-up",
         ">weights",
-        ">linear in int8",
-        "",
+        ">int8 linear",
+        "verdict",
     ])
     .caption("All trials, in their order");
     for trial in &report.trials {
@@ -163,14 +160,14 @@ fn trials(report: &Report) -> Section {
             cell(measured.accuracy),
             cell(trial.loss),
             between.unwrap_or_default().into(),
-            ms(measured.latency_ms),
             Cell::number(trial.speedup, format!("{:.2}×", trial.speedup)),
             Cell::size(measured.bytes),
             trial.int8_linears.0.into(),
             says,
         ]);
     }
-    let mut chosen = Table::new([">trial", "settings"]).caption("What operations were");
+    let mut chosen =
+        Table::new([">trial", "settings"]).caption("How many operations have which setting");
     for trial in &report.trials {
         chosen.push([trial.number.into(), settings(trial).into()]);
     }
@@ -336,13 +333,14 @@ fn notes(report: &Report) -> Section {
 }
 
 fn score(value: f64) -> String {
-    format!("{value:.4}")
+    number::places(value, 4)
 }
 
 fn loss(percent: f64) -> String {
-    match percent > 0.0 {
-        true => format!("{percent:.2}% lost"),
-        false => format!("{:.2}% won", -percent),
+    match (number::places(percent.abs(), 2).as_str(), percent > 0.0) {
+        ("0.00", _) => "nothing lost".into(),
+        (percent, true) => format!("{percent}% lost"),
+        (percent, false) => format!("{percent}% won"),
     }
 }
 
@@ -351,5 +349,5 @@ fn cell(value: f64) -> Cell {
 }
 
 fn ms(value: f64) -> Cell {
-    Cell::number(value, format!("{value:.1}"))
+    Cell::number(value, number::places(value, 1))
 }

@@ -181,6 +181,14 @@ impl Report {
     }
 }
 
+impl Report {
+    /// Milliseconds of a run of the f32 model, as it was measured in turn with the best trial: only
+    /// times that were taken in turn can be compared.
+    pub fn baseline_ms(&self) -> f64 {
+        self.best.as_ref().map_or(self.baseline.baseline_ms, |best| best.measured.baseline_ms)
+    }
+}
+
 impl Trial {
     /// What a trial is to people.
     fn new(trial: &frazil_tune::Trial, ops: &[Operation], goal: &Goal, baseline: f64) -> Self {

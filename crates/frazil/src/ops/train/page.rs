@@ -4,8 +4,13 @@ use super::{History, Trained};
 use crate::page::chart::{Axis, Line, Lines};
 use crate::page::{Cell, Page, Section, Table};
 
-/// The page. `what` was trained; `settings` are shown as they are.
-pub fn page(what: &str, settings: &[(&str, String)], trained: &Trained, history: &History) -> Page {
+/// The page. `title` says what was trained for what; `settings` are shown as they are.
+pub fn page(
+    title: &str,
+    settings: &[(&str, String)],
+    trained: &Trained,
+    history: &History,
+) -> Page {
     let per_second = |count: u64| match trained.seconds > 0.0 {
         true => format!("{:.1}", count as f64 / trained.seconds),
         false => "–".to_owned(),
@@ -32,14 +37,15 @@ pub fn page(what: &str, settings: &[(&str, String)], trained: &Trained, history:
         .map(|name| Line::new(name, history.curve(name)))
         .filter(|line| !line.points.is_empty())
         .collect();
-    curves = curves.chart(chart("Loss", "of training, by the step", "loss", lines));
-    for (title, name, unit) in [
-        ("Learning rate", "learning_rate", ""),
-        ("Norm of the gradients, before clipping", "global_norm", ""),
+    let axis = |label: &str| Axis::new(label, "");
+    curves = curves.chart(chart("Loss", "of training, by the step", axis("loss"), lines));
+    for (title, name, label) in [
+        ("Learning rate", "learning_rate", "learning rate"),
+        ("Norm of the gradients, before clipping", "global_norm", "norm"),
         ("Speed", "tokens/sec", "pieces a second"),
     ] {
         let lines = vec![Line::new(name, history.curve(name))];
-        curves = curves.chart(chart(title, "by the step", unit, lines));
+        curves = curves.chart(chart(title, "by the step", axis(label), lines));
     }
     let mut scores = Section::new("Evaluations");
     let names: std::collections::BTreeSet<&String> =
@@ -59,11 +65,20 @@ pub fn page(what: &str, settings: &[(&str, String)], trained: &Trained, history:
             let point = |of: &super::Evaluation| Some((of.step as f64, *of.scores.get(*name)?));
             Line::new((*name).clone(), points.filter_map(point))
         };
-        let lines = names.iter().map(line).collect();
-        scores = scores.chart(chart("Scores", "on data that is not trained on", "", lines));
+        let (losses, others): (Vec<Line>, Vec<Line>) =
+            names.iter().map(line).partition(|line| line.name.ends_with("loss"));
+        let about = "on data that is not trained on";
+        for (title, axis, lines) in [
+            ("Scores", score_axis(&others), others),
+            ("Losses of the evaluations", axis("loss"), losses),
+        ] {
+            if !lines.is_empty() {
+                scores = scores.chart(chart(title, about, axis, lines));
+            }
+        }
         scores = scores.table(table);
     }
-    Page::new(format!("Training of {what}"))
+    Page::new(title)
         .lead(format!("Last checkpoint: `{}`.", trained.checkpoint.display()))
         .section(figures)
         .section(curves)
@@ -71,12 +86,25 @@ pub fn page(what: &str, settings: &[(&str, String)], trained: &Trained, history:
         .section(Section::new("Settings").table(list))
 }
 
-fn chart(title: &str, about: &str, unit: &str, lines: Vec<Line>) -> Lines {
+/// Scores are parts of 1 or of 100, as far as these tell.
+fn score_axis(lines: &[Line]) -> Axis {
+    let values = lines.iter().flat_map(|line| &line.points).map(|point| point.1);
+    let (low, high) = values.fold((0.0, 0.0), |(a, b): (f64, f64), v| (a.min(v), b.max(v)));
+    let axis = Axis::new("score", "");
+    match high {
+        _ if low < 0.0 => axis,
+        ..=1.0 => axis.within(0.0, 1.0),
+        ..=100.0 => axis.within(0.0, 100.0),
+        _ => axis,
+    }
+}
+
+fn chart(title: &str, about: &str, y: Axis, lines: Vec<Line>) -> Lines {
     Lines {
         title: title.to_owned(),
         about: format!("{title} {about}."),
         x: Axis::new("step", ""),
-        y: Axis::new(title, unit),
+        y,
         lines,
         ..Lines::default()
     }

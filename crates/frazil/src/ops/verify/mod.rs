@@ -1,8 +1,9 @@
 //! `verify`: two models on the same inputs, node by node.
 //!
 //! `pair` says which input and output of one side is which of the other, `sample` makes inputs,
-//! `lockstep` runs both sides side by side and compares all that they have in common.
+//! `lockstep` runs both sides side by side and compares all that they have in common but `extents`.
 
+mod extents;
 mod lockstep;
 mod page;
 mod pair;
@@ -182,7 +183,7 @@ pub fn compare(
         None => sample::generate(&roles, &inputs, options, &mut notes)?,
     };
     let samples = feeds.iter().map(|[a, _]| examples(a)).sum();
-    let mut comparison = lockstep::Comparison::new(&sessions, &outputs, options.tolerance);
+    let mut comparison = lockstep::Comparison::new(&sessions, &outputs, options.tolerance)?;
     let steps: u64 = sessions.iter().map(|session| session.plan().steps.len() as u64).sum();
     let total = steps * feeds.len() as u64;
     for (i, feed) in feeds.iter().enumerate() {

@@ -41,8 +41,8 @@ impl Report {
             .figure("examples", self.samples.to_string(), "")
             .figure("nodes of the same name", number::thousands(self.nodes as u64), "compared");
         match &self.parted {
+            _ if self.equal => section,
             Some(first) => section.note(Tone::Bad, parting(first)),
-            None if self.equal => section,
             None => section.note(Tone::Warning, "No node that both have by name differs."),
         }
     }

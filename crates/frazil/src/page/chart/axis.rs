@@ -1,6 +1,6 @@
 //! From values to places, and round values to write beside them.
 
-use super::super::number;
+use super::super::{Cell, number};
 use super::svg::wide;
 
 /// What an axis shows.
@@ -14,6 +14,11 @@ pub struct Axis {
     pub scale: Scale,
     /// Whether it begins at zero even if no value does (linear axes).
     pub zero: bool,
+    /// Between what values can lie: so that noise does not look like a fall, a linear axis shows a
+    /// tenth of that at least.
+    pub range: Option<(f64, f64)>,
+    /// Whether values are bytes, which are written as `12 MB`.
+    pub bytes: bool,
 }
 
 /// How values are spread over an axis.
@@ -46,6 +51,17 @@ impl Axis {
         Self { zero: true, ..self }
     }
 
+    /// One of values that can lie between these.
+    #[must_use]
+    pub fn within(self, low: f64, high: f64) -> Self {
+        Self { range: Some((low, high)), ..self }
+    }
+
+    /// A linear axis of bytes.
+    pub fn bytes(label: impl Into<String>) -> Self {
+        Self { bytes: true, ..Self::new(label, "") }
+    }
+
     /// `latency, ms`
     pub(super) fn caption(&self) -> String {
         match (self.label.as_str(), self.unit.as_str()) {
@@ -57,8 +73,16 @@ impl Axis {
 
     /// `12.3 ms`
     pub(super) fn say(&self, value: f64) -> String {
+        if self.bytes {
+            return number::size(value as u64);
+        }
         let number = number::short(value);
         if self.unit.is_empty() { number } else { format!("{number} {}", self.unit) }
+    }
+
+    /// In the table beside the chart.
+    pub(super) fn cell(&self, value: f64) -> Cell {
+        if self.bytes { Cell::size(value as u64) } else { value.into() }
     }
 
     /// Whether a value has a place on it. Nothing that is measured comes near the bound, and
@@ -78,7 +102,14 @@ impl Axis {
         if self.zero && self.scale == Scale::Linear {
             (low, high) = (low.min(0.0), high.max(0.0));
         }
-        Placing::new(self.scale, low, high, from, to)
+        if let Some((least, most)) = self.range.filter(|_| self.scale == Scale::Linear) {
+            let part = (most - least) / 10.0;
+            if high - low < part && low >= least && high <= most {
+                low = ((low + high - part) / 2.0).clamp(least, most - part);
+                high = low + part;
+            }
+        }
+        Placing { bytes: self.bytes, ..Placing::new(self.scale, low, high, from, to) }
     }
 }
 
@@ -90,11 +121,12 @@ pub struct Placing {
     from: f64,
     to: f64,
     step: f64,
+    bytes: bool,
 }
 
 impl Placing {
     fn new(scale: Scale, low: f64, high: f64, from: f64, to: f64) -> Self {
-        let mut placing = Self { scale, low, high, from, to, step: 0.0 };
+        let mut placing = Self { scale, low, high, from, to, step: 0.0, bytes: false };
         match scale {
             Scale::Linear => placing.round(),
             Scale::Log => {
@@ -186,7 +218,9 @@ impl Placing {
         let values = (0..=count.min(most)).map(|i| (first + i as f64) * step_size);
         values
             .map(|value| {
-                let text = if largest >= 1e7 || (largest > 0.0 && largest < 1e-3) {
+                let text = if self.bytes {
+                    number::size(value as u64)
+                } else if largest >= 1e7 || (largest > 0.0 && largest < 1e-3) {
                     number::short(if value.abs() < step_size * 1e-6 { 0.0 } else { value })
                 } else {
                     let decimals = (-(step_size.log10() + 1e-9).floor()).clamp(0.0, 9.0) as usize;
@@ -246,6 +280,29 @@ mod tests {
         assert_eq!(ticks(&axis, &[], 600.0).len(), 6);
         assert_eq!(ticks(&axis, &[0.0, 30_000.0], 90.0), ["0", "20,000"]);
         assert_eq!(ticks(&axis, &[0.0, 2e-5], 600.0)[1], "5e-6");
+    }
+
+    #[test]
+    fn a_tenth_of_what_can_be() {
+        let of =
+            |values: &[f64], low, high| ticks(&Axis::new("", "").within(low, high), values, 600.0);
+        let ends = |ticks: Vec<String>| (ticks[0].clone(), ticks[ticks.len() - 1].clone());
+        assert_eq!(ends(of(&[22.75, 23.1], 0.0, 100.0)), ("16".into(), "28".into()));
+        assert_eq!(ends(of(&[0.999, 1.0], 0.0, 1.0)), ("0.90".into(), "1.00".into()));
+        assert_eq!(ends(of(&[0.0, 0.001], 0.0, 1.0)), ("0.00".into(), "0.10".into()));
+        assert_eq!(ends(of(&[20.0, 80.0], 0.0, 100.0)), ("20".into(), "80".into()));
+        // What lies outside is shown as it is.
+        assert_eq!(
+            ends(of(&[1.2, 1.21], 0.0, 1.0)),
+            ends(ticks(&Axis::default(), &[1.2, 1.21], 600.0))
+        );
+    }
+
+    #[test]
+    fn bytes_have_their_units() {
+        let axis = Axis::bytes("size").from_zero();
+        assert_eq!(ticks(&axis, &[65_536.0], 600.0)[..3], ["0 bytes", "20 kB", "40 kB"]);
+        assert_eq!((axis.say(8.0), axis.say(3080.0)), ("8 bytes".into(), "3080 bytes".into()));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::super::{Cell, Table};
 use super::axis::Axis;
 use super::svg::{Key, LINE, Svg, fit, wide};
-use super::{Drawn, Series, WIDTH, kind};
+use super::{Drawn, Series, kind};
 
 /// A chart of bars: a group for each name, a bar in it for each series.
 #[derive(Clone, Debug, Default)]
@@ -44,22 +44,23 @@ impl Bars {
         goal.map_or(value.clone(), |goal| format!("{value}, goal {}", self.value.say(goal)))
     }
 
-    pub(super) fn draw(&self) -> Drawn {
+    pub(super) fn draw(&self, width: f64) -> Drawn {
         let axis = Axis { zero: true, ..self.value.clone() };
-        let mut svg = Svg::new(0.0);
+        let mut svg = Svg::new(width);
         let keys = self.series.iter().enumerate().filter(|_| self.series.len() > 1);
         let goals = self.goals.iter().flatten().next();
         let keys = keys.map(|(i, series)| (series.name.as_str(), Key::Bar(i)));
         let top = svg.legend(0.0, keys.chain(goals.map(|_| ("goal", Key::Line("goal".into())))));
         let values = || self.series.iter().flat_map(|series| series.values.iter().flatten());
         let omitted = values().filter(|&&value| !axis.takes(value)).count();
-        let names = self.groups.iter().map(|name| wide(name)).fold(0.0, f64::max).min(300.0);
+        let names = self.groups.iter().map(|name| wide(name)).fold(0.0, f64::max).min(width * 0.35);
         let firsts = self.series.first().into_iter().flat_map(|series| series.values.iter());
         let firsts = firsts.enumerate().filter_map(|(g, value)| Some(((*value)?, self.goal(g))));
         let said = values().map(|&value| (value, None)).chain(firsts);
         let room =
             said.map(|(value, goal)| wide(&self.said(value, goal))).fold(0.0, f64::max) + 10.0;
-        let (left, right) = (names + 12.0, WIDTH - room.min(180.0));
+        let room = room.min((width * 0.21).max(110.0));
+        let (left, right) = (names + 12.0, width - room);
         let x = axis.span(values().chain(self.goals.iter().flatten()).copied(), left, right);
         let bars = self.series.len().max(1) as f64;
         let bar = if bars > 1.0 { 15.0 } else { 18.0 };
@@ -96,11 +97,17 @@ impl Bars {
                 let missed = goal.filter(|&goal| x.at(goal) > to);
                 let end = missed.map_or(to, |goal| x.at(goal));
                 let said = self.said(value, missed);
-                svg.text((end + 6.0, y + bar / 2.0 + 3.0), "start", "soft", &fit(&said, 170.0));
+                svg.text(
+                    (end + 6.0, y + bar / 2.0 + 3.0),
+                    "start",
+                    "soft",
+                    &fit(&said, room - 10.0),
+                );
             }
         }
         svg.line("axis", (x.base(), above), (x.base(), below), "");
-        svg.text(((left + right) / 2.0, below + 36.0), "middle", "soft", &axis.caption());
+        let caption = axis.caption();
+        svg.fitted(((left + right) / 2.0, below + 36.0), "middle", "soft", &caption, right - left);
         svg.height = below + 26.0 + LINE;
         Drawn { svg, data: self.data(), omitted }
     }
@@ -115,8 +122,9 @@ impl Bars {
         let mut table = Table::new(std::iter::once(String::new()).chain(names).chain(goals));
         for (g, name) in self.groups.iter().enumerate() {
             let mut row: Vec<Cell> = vec![name.as_str().into()];
-            row.extend(self.series.iter().map(|s| s.values.get(g).copied().flatten().into()));
-            row.push(self.goal(g).into());
+            let cell = |value: f64| self.value.cell(value);
+            let values = self.series.iter().map(|s| s.values.get(g).copied().flatten());
+            row.extend(values.chain([self.goal(g)]).map(|value| value.map(cell).into()));
             table.push(row);
         }
         table

@@ -1,9 +1,9 @@
 //! A value for each row and column, as shades.
 
-use super::super::{Cell, Table, number};
+use super::super::{Table, number};
+use super::Drawn;
 use super::axis::{Axis, Scale};
 use super::svg::{LINE, Svg, wide};
-use super::{Drawn, WIDTH};
 
 /// A chart of shades: the stronger, the larger.
 #[derive(Clone, Debug, Default)]
@@ -41,18 +41,18 @@ impl HeatMap {
         move |value| if high > low { (map(value) - low) / (high - low) } else { 0.5 }
     }
 
-    pub(super) fn draw(&self) -> Drawn {
+    pub(super) fn draw(&self, width: f64) -> Drawn {
         let count = self.columns.len().max(1) as f64;
-        let names = self.rows.iter().map(|name| wide(name)).fold(0.0, f64::max).min(280.0);
+        let names = self.rows.iter().map(|name| wide(name)).fold(0.0, f64::max).min(width * 0.33);
         let left = names + 12.0;
-        let cell = ((WIDTH - left - 8.0) / count).clamp(2.0, 120.0);
+        let cell = ((width - left - 8.0) / count).clamp(2.0, 120.0);
         let high = 22.0;
         let widest = self.columns.iter().map(|name| wide(name)).fold(0.0, f64::max);
         let level = widest + 6.0 <= cell;
         // Names that stand upright need the height of a line; where cells are narrower, every
         // second, third, … has its name.
         let every = if level { 1 } else { (16.0 / cell).ceil().max(1.0) as usize };
-        let mut svg = Svg::new(0.0);
+        let mut svg = Svg::new(width);
         let above = if level { LINE + 4.0 } else { widest.min(160.0) + 8.0 };
         for (i, name) in self.columns.iter().enumerate().step_by(every) {
             let x = left + (i as f64 + 0.5) * cell;
@@ -87,15 +87,24 @@ impl HeatMap {
             }
         }
         let below = above + self.rows.len() as f64 * high;
-        self.key(&mut svg, left, below + 12.0);
+        self.key(&mut svg, left.min((width - 420.0).max(0.0)), below + 12.0);
         svg.height = below + 12.0 + LINE + 4.0;
-        let columns = self.columns.iter().map(|name| format!(">{name}"));
-        let mut data = Table::new(std::iter::once(String::new()).chain(columns));
-        for (r, name) in self.rows.iter().enumerate() {
-            let values = (0..self.columns.len()).map(|c| Cell::from(self.get(r, c)));
-            data.push(std::iter::once(Cell::from(name.as_str())).chain(values));
+        Drawn { svg, data: self.data(), omitted }
+    }
+
+    /// A line for each value: as a table of rows and columns it would be too wide.
+    fn data(&self) -> Table {
+        let value = match self.value.caption() {
+            caption if caption.is_empty() => ">value".to_owned(),
+            caption => format!(">{caption}"),
+        };
+        let mut data = Table::new(["row", "column", &value]);
+        for (r, row) in self.rows.iter().enumerate() {
+            for (c, column) in self.columns.iter().enumerate() {
+                data.push([row.as_str().into(), column.as_str().into(), self.get(r, c).into()]);
+            }
         }
-        Drawn { svg, data, omitted }
+        data
     }
 
     /// Which shade is which value.
@@ -120,6 +129,7 @@ impl HeatMap {
             "" => number::short(high),
             caption => format!("{}   {caption}", number::short(high)),
         };
-        svg.fitted((start + 148.0, top + 12.0), "start", "soft", &most, WIDTH - start - 150.0);
+        let room = svg.width - start - 150.0;
+        svg.fitted((start + 148.0, top + 12.0), "start", "soft", &most, room);
     }
 }

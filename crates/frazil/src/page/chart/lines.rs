@@ -45,7 +45,7 @@ impl Line {
 }
 
 impl Lines {
-    pub(super) fn draw(&self) -> Drawn {
+    pub(super) fn draw(&self, width: f64) -> Drawn {
         let takes = |&(x, y): &At| self.x.takes(x) && self.y.takes(y);
         let mut omitted = 0;
         let lines: Vec<Vec<At>> = self
@@ -57,7 +57,7 @@ impl Lines {
                 thin(points)
             })
             .collect();
-        let mut svg = Svg::new(0.0);
+        let mut svg = Svg::new(width);
         let keys = self.lines.iter().enumerate().filter(|_| self.lines.len() > 1);
         let top = svg.legend(0.0, keys.map(|(i, line)| (line.name.as_str(), Key::Line(class(i)))));
         let points = lines.concat();

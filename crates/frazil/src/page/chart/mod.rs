@@ -34,6 +34,8 @@ pub(super) const STYLE: &str = include_str!("../chart.css");
 
 /// How wide every chart is drawn; a browser scales it.
 const WIDTH: f64 = 860.0;
+/// And once more for windows as narrow as a telephone's, where the other's letters would be too small.
+const NARROW: f64 = 358.0;
 /// Colours, and shapes of points, that there are.
 const KINDS: usize = 8;
 
@@ -76,9 +78,9 @@ macro_rules! charts {
                 }
             }
 
-            fn draw(&self) -> Drawn {
+            fn draw(&self, width: f64) -> Drawn {
                 match self {
-                    $(Self::$variant(chart) => chart.draw(),)*
+                    $(Self::$variant(chart) => chart.draw(width),)*
                 }
             }
         }
@@ -128,21 +130,21 @@ pub struct Rule {
 
 impl Chart {
     pub(super) fn render(&self, out: &mut String, number: usize) {
-        let drawn = self.draw();
+        let drawn = self.draw(WIDTH);
         let title = escape(self.title());
         let _ = writeln!(out, "<figure>\n<figcaption>{title}</figcaption>");
         if drawn.data.is_empty() {
             out.push_str("<p>There is nothing to draw.</p>\n</figure>\n");
             return;
         }
-        let _ = writeln!(
-            out,
-            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\">"
-        );
-        let names = format!("role=\"img\" aria-labelledby=\"c{number}t c{number}d\"");
-        self.open(out, &drawn, &names, number);
-        out.push_str(&drawn.svg.body);
-        out.push_str("</svg></div>\n<details><summary>The numbers</summary>\n");
+        for (class, drawn) in [("broad", &drawn), ("narrow", &self.draw(NARROW))] {
+            let id = format!("c{number}{}", &class[..1]);
+            let more = format!("role=\"img\" aria-labelledby=\"{id}t {id}d\"");
+            self.open(out, drawn, class, &more, &id);
+            out.push_str(&drawn.svg.body);
+            out.push_str("</svg>\n");
+        }
+        out.push_str("<details><summary>The numbers</summary>\n");
         drawn.data.render(out);
         out.push_str("</details>\n</figure>\n");
     }
@@ -154,7 +156,7 @@ impl Chart {
         let drawn: Vec<(f64, Drawn)> = charts
             .iter()
             .scan(0.0, |top, chart| {
-                let drawn = chart.draw();
+                let drawn = chart.draw(WIDTH);
                 let at = *top + HEAD;
                 *top = at + drawn.svg.height;
                 Some((at, drawn))
@@ -167,26 +169,27 @@ impl Chart {
             super::THEME
         );
         for (i, (chart, (top, drawn))) in charts.iter().zip(&drawn).enumerate() {
-            let mut head = Svg::new(0.0);
+            let mut head = Svg::new(WIDTH);
             head.text((0.0, top - 12.0), "start", "head", chart.title());
             out.push_str(&head.body);
             let place = format!("y=\"{top}\" width=\"{WIDTH}\" height=\"{}\"", drawn.svg.height);
-            chart.open(&mut out, drawn, &place, i + 1);
+            chart.open(&mut out, drawn, "broad", &place, &format!("c{}", i + 1));
             out.push_str(&drawn.svg.body);
             out.push_str("</svg>\n");
         }
         out + "</svg>\n"
     }
 
-    fn open(&self, out: &mut String, drawn: &Drawn, more: &str, number: usize) {
+    fn open(&self, out: &mut String, drawn: &Drawn, class: &str, more: &str, id: &str) {
         let mut about = self.about().to_owned();
         if drawn.omitted > 0 {
             let _ = write!(about, " {} values cannot be drawn and are left out.", drawn.omitted);
         }
         let _ = writeln!(
             out,
-            "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {}\" {more}>\n\
-             <title id=\"c{number}t\">{}</title>\n<desc id=\"c{number}d\">{}</desc>",
+            "<svg class=\"chart {class}\" viewBox=\"0 0 {} {}\" {more}>\n\
+             <title id=\"{id}t\">{}</title>\n<desc id=\"{id}d\">{}</desc>",
+            drawn.svg.width,
             svg::px(drawn.svg.height),
             escape(self.title()),
             escape(about.trim())

@@ -1,7 +1,6 @@
 //! The frame of charts with two axes: grid, ticks, captions, rules.
 
 use super::Rule;
-use super::WIDTH;
 use super::axis::{Axis, Placing};
 use super::place::Places;
 use super::svg::{At, LINE, Svg, fit, wide};
@@ -35,8 +34,9 @@ impl Frame<'_> {
         let y = self.y.span(ys, below, above);
         let ticks = y.ticks(false);
         let left = ticks.iter().map(|(_, text)| wide(text)).fold(0.0, f64::max) + 10.0;
-        let right = WIDTH - 20.0;
-        svg.text((0.0, top + 12.0), "start", "soft", &self.y.caption());
+        let width = svg.width;
+        let right = width - 20.0;
+        svg.fitted((0.0, top + 12.0), "start", "soft", &self.y.caption(), width);
         for (value, text) in ticks {
             let at = y.at(value);
             svg.line("grid", (left, at), (right, at), "");
@@ -49,9 +49,10 @@ impl Frame<'_> {
             svg.text((at, below + 17.0), "middle", "soft", &text);
         }
         svg.line("axis", (left, below), (right, below), "");
-        svg.text(((left + right) / 2.0, below + 38.0), "middle", "soft", &self.x.caption());
+        let caption = self.x.caption();
+        svg.fitted(((left + right) / 2.0, below + 38.0), "middle", "soft", &caption, right - left);
         svg.height = below + 46.0;
-        let mut places = Places::new([left, above - 4.0, WIDTH, below]);
+        let mut places = Places::new([left, above - 4.0, width, below]);
         for rule in self.rules.iter().filter(|rule| self.y.takes(rule.value)) {
             let at = y.at(rule.value);
             let tip = format!("{}: {}", rule.label, self.y.say(rule.value));

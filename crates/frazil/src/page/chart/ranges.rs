@@ -1,9 +1,9 @@
 //! From where to where values go, and which part of it is kept.
 
 use super::super::Table;
+use super::Drawn;
 use super::axis::Axis;
 use super::svg::{Key, LINE, Svg, wide};
-use super::{Drawn, WIDTH};
 
 /// A chart of ranges in groups.
 #[derive(Clone, Debug, Default)]
@@ -34,19 +34,20 @@ pub struct Range {
 }
 
 impl Ranges {
-    pub(super) fn draw(&self) -> Drawn {
+    pub(super) fn draw(&self, width: f64) -> Drawn {
         const HIGH: f64 = 18.0;
         let ends = |range: &Range| [range.full.0, range.full.1, range.kept.0, range.kept.1];
         let takes = |range: &&Range| ends(range).iter().all(|&end| self.value.takes(end));
         let omitted = self.ranges.iter().filter(|range| !takes(range)).count();
-        let mut svg = Svg::new(0.0);
+        let mut svg = Svg::new(width);
         let keys = [("kept", Key::Bar(0)), ("clipped", Key::Pale(1))];
         let above = svg.legend(0.0, keys.into_iter()) + 4.0;
         let most = |part: fn(&Range) -> &str, limit: f64| {
             self.ranges.iter().map(|range| wide(part(range))).fold(0.0, f64::max).min(limit)
         };
-        let (names, notes) = (most(|range| &range.name, 280.0), most(|range| &range.note, 150.0));
-        let (left, right) = (names + 24.0, WIDTH - 14.0 - notes);
+        let names = most(|range| &range.name, width * 0.33);
+        let notes = most(|range| &range.note, (width * 0.175).max(110.0));
+        let (left, right) = (names + 24.0, width - 14.0 - notes);
         let x = self.value.span(self.ranges.iter().filter(takes).flat_map(ends), left, right);
         let groups = self.ranges.chunk_by(|a, b| a.group == b.group);
         let heads = groups.clone().filter(|group| !group[0].group.is_empty()).count();
@@ -88,7 +89,8 @@ impl Ranges {
             }
         }
         svg.line("axis", (left, below), (right, below), "");
-        svg.text(((left + right) / 2.0, below + 36.0), "middle", "soft", &self.value.caption());
+        let caption = self.value.caption();
+        svg.fitted(((left + right) / 2.0, below + 36.0), "middle", "soft", &caption, right - left);
         svg.height = below + 26.0 + LINE;
         let columns = ["group", "name", ">from", ">to", ">kept from", ">kept to", "note"];
         let mut data = Table::new(columns);

@@ -20,7 +20,7 @@ pub struct Scatter {
     pub x: Axis,
     /// Upwards.
     pub y: Axis,
-    /// What the points of each series are; without names there is no legend.
+    /// What the points of each series are, for the legend; a series without points is not in it.
     pub series: Vec<String>,
     /// The points.
     pub points: Vec<Point>,
@@ -94,12 +94,13 @@ impl Front {
 }
 
 impl Scatter {
-    pub(super) fn draw(&self) -> Drawn {
+    pub(super) fn draw(&self, width: f64) -> Drawn {
         let drawable = |p: &&Point| self.x.takes(p.x) && self.y.takes(p.y);
         let points: Vec<Point> = self.points.iter().filter(drawable).cloned().collect();
         let front = self.front.as_ref().map(|front| front.of(&points)).unwrap_or_default();
-        let mut svg = Svg::new(0.0);
-        let marks = self.series.iter().enumerate();
+        let mut svg = Svg::new(width);
+        let any = |series: usize| points.iter().any(|point| point.series == series);
+        let marks = self.series.iter().enumerate().filter(|(i, _)| any(*i));
         let mut keys: Vec<(&str, Key)> =
             marks.map(|(i, name)| (name.as_str(), Key::Mark(i))).collect();
         if let Some(line) = self.front.as_ref().filter(|_| front.len() > 1) {
@@ -137,7 +138,7 @@ impl Scatter {
         }
         plot.name_rules(&self.rules, &self.y);
         for &i in order.iter().filter(|&&i| !points[i].label.is_empty()).take(LABELS) {
-            let words = super::svg::fit(&points[i].label, 220.0);
+            let words = super::svg::fit(&points[i].label, width / 4.0);
             if let Some(at) = plot.places.beside(&words, place[i]) {
                 plot.svg.text(at, "start", "name", &words);
             }

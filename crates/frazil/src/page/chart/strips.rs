@@ -3,10 +3,10 @@
 use super::super::{Cell, Table, number};
 use super::axis::Axis;
 use super::svg::{LINE, Svg};
-use super::{Drawn, WIDTH, kind};
+use super::{Drawn, kind};
 
-/// Bars that a strip is drawn with at most; finer bins are added up.
-const MOST: usize = 240;
+/// How wide the bars of a strip are at least, about; finer bins are added up.
+const LEAST: f64 = 3.5;
 
 /// A chart of histograms.
 #[derive(Clone, Debug, Default)]
@@ -51,11 +51,11 @@ impl Strip {
         Self { name: name.into(), edges, counts, marks: Vec::new() }
     }
 
-    /// From, to, count.
-    fn bins(&self) -> Vec<(f64, f64, f64)> {
+    /// From, to, count, of as many as there is room for.
+    fn bins(&self, width: f64) -> Vec<(f64, f64, f64)> {
         let edges = self.edges.windows(2);
         let bins: Vec<_> = edges.zip(&self.counts).map(|(e, &n)| (e[0], e[1], n)).collect();
-        let merge = bins.len().div_ceil(MOST).max(1);
+        let merge = bins.len().div_ceil((width / LEAST) as usize).max(1);
         let sum = |part: &[(f64, f64, f64)]| {
             (part[0].0, part[part.len() - 1].1, part.iter().map(|bin| bin.2).sum())
         };
@@ -64,22 +64,23 @@ impl Strip {
 }
 
 impl Strips {
-    pub(super) fn draw(&self) -> Drawn {
+    pub(super) fn draw(&self, width: f64) -> Drawn {
         const HIGH: f64 = 70.0;
-        let (left, right) = (10.0, WIDTH - 20.0);
-        let all: Vec<Vec<(f64, f64, f64)>> = self.strips.iter().map(Strip::bins).collect();
+        let (left, right) = (10.0, width - 20.0);
+        let all: Vec<Vec<(f64, f64, f64)>> =
+            self.strips.iter().map(|strip| strip.bins(width)).collect();
         let takes = |bin: &&(f64, f64, f64)| {
             self.x.takes(bin.0) && self.x.takes(bin.1) && bin.2.is_finite() && bin.2 >= 0.0
         };
         let omitted = all.iter().flatten().filter(|bin| !takes(bin)).count();
         let ends = all.iter().flatten().flat_map(|bin| [bin.0, bin.1]);
         let x = self.x.span(ends, left, right);
-        let mut svg = Svg::new(0.0);
+        let mut svg = Svg::new(width);
         let ticks = x.ticks(true);
         let mut top = 0.0;
         for (i, (strip, bins)) in self.strips.iter().zip(&all).enumerate() {
             let most = bins.iter().filter(takes).map(|bin| bin.2).fold(0.0, f64::max);
-            svg.fitted((left, top + 13.0), "start", "head", &strip.name, 520.0);
+            svg.fitted((left, top + 13.0), "start", "head", &strip.name, width * 0.6);
             let peak = format!("at most {}", number::short(most));
             svg.text((right, top + 13.0), "end", "soft", &peak);
             let (above, below) = (top + 22.0, top + 22.0 + HIGH);
@@ -150,8 +151,8 @@ mod tests {
             counts: vec![1.0; 1000],
             ..Strip::default()
         };
-        let bins = strip.bins();
-        assert!(bins.len() <= MOST);
+        let bins = strip.bins(860.0);
+        assert!(bins.len() <= 245);
         assert_eq!(bins.iter().map(|bin| bin.2).sum::<f64>(), 1000.0);
         assert_eq!(bins[0].0, 0.0);
         assert_eq!(bins[bins.len() - 1].1, 1000.0);

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::super::{escape, text};
-use super::{WIDTH, kind};
+use super::kind;
 
 /// Size of the letters.
 pub const FONT: f64 = 12.0;
@@ -16,6 +16,7 @@ pub type At = (f64, f64);
 /// A picture that grows.
 pub struct Svg {
     pub body: String,
+    pub width: f64,
     pub height: f64,
 }
 
@@ -37,8 +38,8 @@ pub fn fit(words: &str, most: f64) -> String {
 }
 
 impl Svg {
-    pub fn new(height: f64) -> Self {
-        Self { body: String::new(), height }
+    pub fn new(width: f64) -> Self {
+        Self { body: String::new(), width, height: 0.0 }
     }
 
     fn shape(&mut self, shape: &str, tip: &str) {
@@ -142,9 +143,9 @@ impl Svg {
     pub fn legend<'a>(&mut self, top: f64, names: impl Iterator<Item = (&'a str, Key)>) -> f64 {
         let (mut x, mut y, mut any) = (0.0, top + 12.0, false);
         for (name, key) in names {
-            let name = fit(name, WIDTH / 2.0);
+            let name = fit(name, self.width / 2.0);
             let width = 22.0 + wide(&name);
-            if x > 0.0 && x + width > WIDTH {
+            if x > 0.0 && x + width > self.width {
                 (x, y) = (0.0, y + LINE);
             }
             match key {
