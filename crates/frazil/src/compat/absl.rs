@@ -11,9 +11,11 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use clap::Arg;
 use frazil::tensor::nearest;
 
 use crate::cli::Outcome;
+use crate::help::tools;
 
 /// What a flag's value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +178,9 @@ impl Program {
         words: &[OsString],
         out: &mut dyn Write,
     ) -> std::io::Result<Result<Values, Outcome>> {
-        let words = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let words: Vec<String> =
+            words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let mistyped = self.mistyped(&words);
         Ok(match self.parse(words) {
             Ok(Asked::Help) => {
                 write!(out, "{}", self.help())?;
@@ -194,6 +198,9 @@ impl Program {
             }
             Err(message) => {
                 say!("FATAL Flags parsing error: {message}");
+                for (word, near) in mistyped {
+                    say!("hint: `{word}` is no flag of {}; did you mean `--{near}`?", self.name);
+                }
                 say!("Pass --helpshort or --helpfull to see help on flags.");
                 Err(Outcome::CheckFailed)
             }
@@ -281,6 +288,38 @@ impl Program {
             }
         }
         text
+    }
+}
+
+impl Program {
+    /// The flags as clap's, to be shown and completed.
+    pub fn args(&self) -> Vec<Arg> {
+        let arg = |flag: &Flag| {
+            let default = flag.default.filter(|default| !default.is_empty());
+            let default = default.map_or(String::new(), |default| format!(" [default: {default}]"));
+            let help = format!("{}{default}", flag.help);
+            let arg = match flag.kind {
+                Kind::Truth => tools::truth(flag.name, help),
+                Kind::Integer | Kind::Float => tools::flag(flag.name, help).value_name("N"),
+                Kind::Text => tools::flag(flag.name, help),
+            };
+            arg.required(flag.required)
+        };
+        self.flags.iter().map(arg).collect()
+    }
+
+    /// Words that look like a flag with a typing error, and the flags that they may be.
+    fn mistyped(&self, words: &[String]) -> Vec<(String, String)> {
+        let mistyped = |word: &String| {
+            let name = bare(word).split('=').next().unwrap_or_default();
+            let truth = name.strip_prefix("no").and_then(|name| self.find(name));
+            if !word.starts_with('-') || self.find(name).or(truth).is_some() {
+                return None;
+            }
+            let near = nearest(name, self.flags.iter().map(|flag| flag.name));
+            Some((word.clone(), near.first()?.clone()))
+        };
+        words.iter().take_while(|word| *word != "--").filter_map(mistyped).collect()
     }
 }
 
@@ -456,6 +495,14 @@ mod tests {
         assert_eq!(seen(&["--data_dir=a", &flag, "--n=3"]).1, 3);
         let missing = parse(&["--flagfile", "nowhere"]).unwrap_err();
         assert!(missing.starts_with("Unable to open flagfile: nowhere"), "{missing}");
+    }
+
+    #[test]
+    fn a_flag_that_is_nearly_one_is_told() {
+        let words = ["--data_dri=a", "--nodo_x", "--n", "3", "--zzzzzz", "--", "--lt=1"];
+        let words: Vec<String> = words.map(str::to_owned).to_vec();
+        let expected = [("--data_dri=a".to_owned(), "data_dir".to_owned())];
+        assert_eq!(PROGRAM.mistyped(&words), expected);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use frazil_graph::pass::{self, Fusions};
 use frazil_graph::{Graph, Op};
+use frazil_tensor::words::plural;
 use serde::Serialize;
 
 use super::convert::Note;
@@ -64,6 +65,8 @@ pub fn draw(path: &Path, options: &GraphOptions) -> Result<Drawing> {
             notes = opened.notes;
             (opened.graph, true)
         }
+        // A name that the user gave is meant.
+        Err(error) if is_unknown(&error) => return Err(error),
         Err(error) => {
             notes.push(format!("as it runs: not cut to its outputs, since {error}"));
             (whole.clone(), false)
@@ -99,6 +102,19 @@ pub fn draw(path: &Path, options: &GraphOptions) -> Result<Drawing> {
     Ok(Drawing { report, html })
 }
 
+/// Whether a place that was named is not there.
+fn is_unknown(error: &Error) -> bool {
+    use frazil_convert::Error::{NotInGraph, UnknownInput};
+    use frazil_graph::Error::{NotAPort, UnknownNode, UnknownPort};
+    match error {
+        Error::Graph(error) => {
+            matches!(**error, UnknownNode { .. } | UnknownPort { .. } | NotAPort { .. })
+        }
+        Error::Convert(error) => matches!(**error, UnknownInput { .. } | NotInGraph { .. }),
+        _ => false,
+    }
+}
+
 /// Folds and fuses, and packs the rows of a graph that is cut.
 fn raise(graph: &mut Graph, cut: bool) -> Result<pass::Report> {
     pass::fold(graph)?;
@@ -129,7 +145,12 @@ fn render(report: &Report, pictures: &[Picture], words: &Words) -> Result<String
     if let Some(running) = report.running_nodes {
         about.push(format!("{running} nodes as it runs, folded and fused"));
     }
-    about.extend(report.applied.iter().map(|(rule, count)| format!("{rule}: {count} times")));
+    about.extend(
+        report
+            .applied
+            .iter()
+            .map(|(rule, count)| format!("{rule}: {count} {}", plural(*count, "time"))),
+    );
     if report.foreign > 0 {
         about.push(format!("{} nodes that frazil has no operation for", report.foreign));
     }
