@@ -479,6 +479,7 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::InFile { source, .. } | Self::InRecord { source, .. } => return source.hint(),
+            Self::Tensor(error) => return error.hint(),
             Self::BinarySize { .. } => {
                 "`--max-seq-length`, `--max-predictions` and `--depth` say how large samples are, \
                  which such a file does not"

@@ -5,6 +5,8 @@
 //! and no row is dropped without being counted. Left out: where rows come from, see
 //! [`glue`](crate::glue) and [`squad`](crate::squad).
 
+use frazil_tensor::words::plural;
+
 use crate::error::quoted;
 use crate::{Error, Result};
 
@@ -73,7 +75,7 @@ pub enum RowProblem {
         most: u64,
     },
     /// Too few columns.
-    #[error("expected {what} in column {column}, but there are {found} columns")]
+    #[error("expected {what} in column {column}, but {}", columns(*.found))]
     MissingColumn {
         /// What the column holds.
         what: &'static str,
@@ -277,6 +279,11 @@ impl<T> Collector<T> {
         }
         Ok(self.rows)
     }
+}
+
+fn columns(found: usize) -> String {
+    let are = if found == 1 { "is" } else { "are" };
+    format!("there {are} {found} {}", plural(found, "column"))
 }
 
 #[cfg(test)]

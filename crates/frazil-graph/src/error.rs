@@ -114,6 +114,16 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
+    /// A table that has fewer rows than the length asks of it.
+    #[error("`{name}`: {reason}")]
+    TableTooSmall {
+        /// The table.
+        name: String,
+        /// Who wants more of it.
+        reason: String,
+        /// Its rows.
+        rows: i64,
+    },
     /// A size that stays what it is.
     #[error("{size} cannot be other than {baked}: `{name}` ({op}): {reason}")]
     Baked {
@@ -229,6 +239,10 @@ impl Error {
             Error::Baked { size, .. } => Some(format!(
                 "leave {size} as it is, or cut the graph above that node (`--output`)"
             )),
+            Error::TableTooSmall { name, rows, .. } if name.contains("position") => {
+                Some(format!("the model has {rows} positions: give `--seq` at most {rows}"))
+            }
+            Error::TableTooSmall { rows, .. } => Some(format!("the table has {rows} rows")),
             Error::Unproven { .. } => Some(
                 "leave this size as it is, or cut the graph above that node (`--output`)"
                     .to_owned(),

@@ -1,5 +1,6 @@
 //! What can go wrong before and while a graph runs, each with the node or input where.
 
+use frazil_kernels::Isa;
 use frazil_tensor::{DType, Shape};
 
 /// This crate's result.
@@ -239,6 +240,10 @@ impl Error {
             }
             Self::NoValue { .. } => {
                 "freeze the graph first, or give the checkpoint together with the graph".into()
+            }
+            Self::UnknownIsa { .. } => {
+                let known = Isa::ALL.map(Isa::name).join("`, `");
+                format!("unset it, or name one of `{known}`")
             }
             Self::NoOutputs => "name the wanted nodes with `--output`".into(),
             Self::MissingInput { unknown, .. } if !unknown.is_empty() => {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{DType, Shape};
+use crate::{DType, Shape, words};
 
 /// This crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -123,6 +123,9 @@ impl Error {
     /// What the user can do, where there is something.
     pub fn hint(&self) -> Option<String> {
         let text = match self {
+            Self::Io { action, path, source } if source.kind() == std::io::ErrorKind::NotFound => {
+                return words::missing(path, action.starts_with("create"));
+            }
             Self::Elements { descr, .. } if descr.contains("|O") => {
                 "an object array is a Python pickle: save it again as numbers or strings, \
                  `a.astype('float32')` for example"

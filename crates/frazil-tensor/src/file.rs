@@ -168,7 +168,8 @@ impl AtomicFile {
             builder.permissions(std::fs::Permissions::from_mode(0o666)); // less the umask
         }
         let unfinished = Unfinished::new();
-        let file = builder.tempfile_in(folder).map_err(|e| Error::io("create", &path, e))?;
+        let file = builder.tempfile_in(folder);
+        let file = file.map_err(|e| Error::io("create", &path, without_path(e)))?;
         let writer = BufWriter::with_capacity(1 << 20, file);
         Ok(Self { path, writer, _unfinished: unfinished })
     }
@@ -225,7 +226,7 @@ impl Scratch {
             .prefix(".frazil.")
             .suffix(".scratch")
             .tempfile_in(folder)
-            .map_err(|e| Error::io("create a temporary file in", folder, e))?;
+            .map_err(|e| Error::io("create a temporary file in", folder, without_path(e)))?;
         Ok(Self { writer: BufWriter::with_capacity(1 << 20, file), _unfinished: unfinished })
     }
 
@@ -274,6 +275,15 @@ pub fn write(path: impl AsRef<Path>, contents: &[u8]) -> Result<()> {
     file.commit()
 }
 
+/// The system's reason without the temporary name, which is nobody's.
+fn without_path(error: io::Error) -> io::Error {
+    let text = error.to_string();
+    match text.split_once(" at path ") {
+        Some((reason, _)) => io::Error::new(error.kind(), reason.to_owned()),
+        None => error,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,6 +291,9 @@ mod tests {
     #[test]
     fn a_file_is_complete_or_absent() {
         let folder = tempfile::tempdir().unwrap();
+        let nowhere = AtomicFile::create(folder.path().join("none/x")).err().unwrap();
+        let Error::Io { source, .. } = &nowhere else { panic!("{nowhere:?}") };
+        assert!(!source.to_string().contains("partial"), "{source}");
         let path = folder.path().join("x");
         let mut file = AtomicFile::create(&path).unwrap();
         file.write_all(b"half").unwrap();

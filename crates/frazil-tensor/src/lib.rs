@@ -16,6 +16,7 @@ mod store;
 mod tensor;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod words;
 
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};

@@ -483,6 +483,9 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::InFile { source, .. } | Self::InNode { source, .. } => source.hint(),
+            Self::NotEmpty { .. } => {
+                Some("name a new folder, or empty this one: a SavedModel has one of its own".into())
+            }
             Self::NoSuchTags { available, .. } => {
                 Some(format!("the tag sets are: `{}`", available.join("`, `")))
             }

@@ -182,6 +182,7 @@ impl Error {
         match self {
             Self::Bert(error) => error.hint(),
             Self::Tf(error) => error.hint(),
+            Self::Tensor(error) => error.hint(),
             Self::Graph(error) => error.hint(),
             Self::Runtime(error) => error.hint(),
             Self::OtherModel { found, .. } => Some(format!(

@@ -251,6 +251,10 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::InFile { source, .. } => return source.hint(),
+            Self::Tensor(error) => return error.hint(),
+            Self::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+                return frazil_tensor::words::missing(path, false);
+            }
             Self::UnknownKey { known, .. } => match known.as_slice() {
                 [] => return None,
                 [one] => format!("did you mean `{one}`?"),

@@ -11,7 +11,7 @@ use clap::{FromArgMatches, Parser, Subcommand};
 use frazil::ops::train::Stop;
 use frazil::train::comm::{Comm, world};
 
-use crate::{commands, compat, help};
+use crate::{commands, compat, help, mistake};
 
 /// What a command that ran to its end has to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ pub fn main() -> ExitCode {
         report(&anyhow::Error::new(error).context("Ctrl-C cannot be caught"));
     }
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let result = run(words.into_iter().skip(1), &mut out).and_then(|outcome| {
+    let result = run(words.iter().skip(1), &mut out).and_then(|outcome| {
         out.flush()?;
         Ok(outcome)
     });
@@ -132,7 +132,14 @@ pub fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(_) if INTERRUPTED.load(Ordering::SeqCst) => ExitCode::from(INTERRUPT_CODE),
         Err(error) => match error.downcast::<clap::Error>() {
-            Ok(usage) => usage.exit(), // prints help to stdout with 0, mistakes to stderr with 2
+            Ok(usage) => match mistake::told(&usage, &words) {
+                Some((what, hint)) => {
+                    say!("error: {what}");
+                    say!("hint: {hint}");
+                    ExitCode::from(2)
+                }
+                None => usage.exit(), // prints help to stdout with 0
+            },
             Err(error) => {
                 report(&error);
                 ExitCode::from(2)
@@ -149,7 +156,10 @@ pub fn run(
     let words: Vec<OsString> =
         std::iter::once("frazil".into()).chain(words.into_iter().map(Into::into)).collect();
     let helped = asked_for_help(&words);
-    let cli = Cli::from_arg_matches(&help::command().try_get_matches_from(words)?)?;
+    // What is only shown has all flags.
+    let is_help = words.get(1).is_some_and(|word| word == "help");
+    let known = if is_help { help::shown() } else { help::command() };
+    let cli = Cli::from_arg_matches(&known.try_get_matches_from(words)?)?;
     let Some(command) = cli.command.or_else(tour) else {
         write!(out, "{}", help::command().render_help())?;
         return Ok(Outcome::Done);
@@ -255,6 +265,9 @@ pub fn report(error: &anyhow::Error) {
 
 fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     if let Some(error) = error.downcast_ref::<frazil::Error>() {
+        return error.hint();
+    }
+    if let Some(error) = error.downcast_ref::<frazil::tensor::Error>() {
         return error.hint();
     }
     if let Some(error) = error.downcast_ref::<frazil::bert::Error>() {

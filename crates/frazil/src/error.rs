@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use frazil_tensor::StoreError;
+use frazil_tensor::{StoreError, words};
 
 /// This crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -190,7 +190,11 @@ impl Error {
             Self::NoNumber { .. } => Some(
                 "it must print the accuracy as its last line on stdout, such as `91.25`".into(),
             ),
-            Self::Tensor(_) | Self::Read { .. } | Self::BadText { .. } => None,
+            Self::Tensor(error) => error.hint(),
+            Self::Read { path, source } if source.kind() == std::io::ErrorKind::NotFound => {
+                words::missing(path, false)
+            }
+            Self::Read { .. } | Self::BadText { .. } => None,
             Self::NotUtf8 { .. } => Some("`iconv -t utf-8` makes it so".into()),
             Self::CutSpec(error) => error.hint(),
             Self::NoLayer { layers, .. } => {

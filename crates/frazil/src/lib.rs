@@ -23,6 +23,11 @@ pub use frazil_tf as tf;
 pub use frazil_train as train;
 pub use frazil_tune as tune;
 
+/// The commit that a release build was made of.
+pub fn commit() -> Option<&'static str> {
+    option_env!("FRAZIL_COMMIT").filter(|commit| !commit.is_empty())
+}
+
 /// The Rust in the documents compiles.
 #[cfg(doctest)]
 mod documents {

@@ -15,6 +15,7 @@ mod cli;
 mod commands;
 mod compat;
 mod help;
+mod mistake;
 
 use std::process::ExitCode;
 

@@ -36,6 +36,23 @@ fn an_old_tools_help_has_examples() {
 }
 
 #[test]
+fn pre_training_says_what_it_does() {
+    for tool in ["pretrain", "bert", "create_submission"] {
+        for flag in ["--help", "-h"] {
+            let help = said(&[tool, flag]);
+            assert_eq!(help.matches("\nExamples:\n").count(), 1, "{help}");
+            let help = help.replace('\n', " ");
+            for text in [&format!("Usage: frazil {tool} "), "--num-layers <N>", "counts more than"]
+            {
+                assert!(help.contains(text), "{text}: {help}");
+            }
+        }
+    }
+    let help = said(&["help", "run_squad"]);
+    assert!(help.contains("--doc_stride <N>") && !help.contains("[ARGUMENTS]"), "{help}");
+}
+
+#[test]
 fn the_doctor_finds_nothing_wrong() {
     let text = said(&["doctor", "--seconds", "0"]);
     assert!(text.contains("every kernel computes what plain code does"), "{text}");
@@ -52,7 +69,9 @@ fn the_doctor_finds_nothing_wrong() {
         .output()
         .unwrap();
     assert_eq!(bad.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&bad.stderr).contains("`sse9`"));
+    let error = String::from_utf8_lossy(&bad.stderr);
+    assert!(error.contains("`sse9`") && error.contains("`scalar`, `avx2`"), "{error}");
+    assert!(report["commit"].is_null() || report["commit"].is_string());
 }
 
 #[cfg(unix)]
@@ -92,7 +111,10 @@ fn shims_are_the_old_tools() {
 fn shells_and_man_know_every_command() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = said(&["completions", shell]);
-        for word in ["inspect", "verify-weights", "run_squad", "compare"] {
+        let words = ["inspect", "verify-weights", "run_squad", "compare"];
+        // Flags of the old tools, too, and of pre-training.
+        for word in words.into_iter().chain(["doc_stride", "lr-bert-schedule", "output_node_names"])
+        {
             assert!(script.contains(word), "{shell}: {word}");
         }
     }
@@ -106,6 +128,8 @@ fn shells_and_man_know_every_command() {
         let page = std::fs::read_to_string(path.join(page)).unwrap();
         assert!(page.contains(".SH") && page.contains("frazil"), "{page}");
     }
+    let page = std::fs::read_to_string(path.join("frazil-run_squad.1")).unwrap();
+    assert!(page.contains("doc_stride"), "{page}");
     let page = std::fs::read_to_string(path.join("frazil-bench.1")).unwrap();
     assert!(page.contains("Examples:"), "{page}");
 }

@@ -77,6 +77,44 @@ fn as_the_model_that_it_was_compiled_from() {
 }
 
 #[test]
+fn a_file_tells_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    for (int8, word) in [(None, "in float32"), (Some(Calibration::MadeUp), "computed in bytes")] {
+        let Some((_, _, out)) = compiled_as(folder.path(), int8) else { return };
+        let said = |args: &[&str]| {
+            let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_frazil"));
+            let output = command.args(args).arg(&out).output().unwrap();
+            let text = [output.stdout, output.stderr].concat();
+            (output.status.code(), String::from_utf8(text).unwrap())
+        };
+        let (code, text) = said(&["inspect"]);
+        for part in
+            ["compiled model `", "11 products", word, "scalar and avx2", "input_ids", "output"]
+        {
+            assert!(code == Some(0) && text.contains(part), "{part}: {text}");
+        }
+        for line in [&["graph", "-o", "x.html"][..], &["convert", "--to", "onnx", "-o", "x.onnx"]] {
+            let (code, text) = said(line);
+            let told = text.contains("the model that it was compiled from");
+            assert!(code == Some(2) && told && text.contains("`frazil run`"), "{text}");
+        }
+        // Of another frazil the header is told, too.
+        let mut bytes = fs::read(&out).unwrap();
+        let length = u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize;
+        let header = String::from_utf8(bytes[16..16 + length].to_vec()).unwrap();
+        let other = header.replacen("\"layout\":", "\"layout\":9", 1);
+        let other = other.strip_suffix(' ').unwrap();
+        assert_eq!(other.len(), length, "spaces fill it up to a cache line");
+        bytes[16..16 + length].copy_from_slice(other.as_bytes());
+        bytes[12..16].copy_from_slice(&crc32c::crc32c(other.as_bytes()).to_le_bytes());
+        fs::write(&out, bytes).unwrap();
+        let (code, text) = said(&["inspect"]);
+        let told = text.contains("this frazil cannot run it") && text.contains("input_ids");
+        assert!(code == Some(0) && told, "{text}");
+    }
+}
+
+#[test]
 fn int8_is_stored_with_its_steps_and_scales() {
     let folder = tempfile::tempdir().unwrap();
     // Calibrated on the batch that is run, as a file.

@@ -351,6 +351,12 @@ fn exports_are_estimators() {
     assert_eq!(ends(&signature.outputs), ["probabilities loss/output:0 [1, 2]"]);
     assert_eq!(signature.method_name, "tensorflow/serving/predict");
     let all = tensors(&ran.trained.checkpoint);
+    // What a restart needs is no weight of a head that nobody knows.
+    let seen = frazil::ops::inspect::inspect(&ran.trained.checkpoint, &Default::default()).unwrap();
+    let bert = seen.bert.unwrap();
+    assert!(bert.unexpected.is_empty(), "{:?}", bert.unexpected);
+    let state: Vec<&str> = bert.training_state.iter().map(|state| state.name.as_str()).collect();
+    assert_eq!(state, ["frazil/position", "frazil/seed", "global_step"]);
     let is_weight = |name: &str| !name.contains("/adam_") && !name.starts_with("frazil/");
     let weights: Vec<_> = all.into_iter().filter(|(name, _)| is_weight(name)).collect();
     assert!(tensors(&model.variables_prefix()) == weights);

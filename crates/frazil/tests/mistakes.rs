@@ -282,6 +282,211 @@ const MISTAKES: &[Mistake] = &[
         code: 2,
         says: &["error:", "NER", "squad"],
     },
+    Mistake {
+        name: "a report of frazil instead of the model",
+        damage: |folder| {
+            let made = frazil(folder, "inspect bert_model.ckpt --report report.html");
+            assert!(made.status.success());
+        },
+        line: "inspect report.html",
+        code: 2,
+        says: &[
+            "error: `report.html` is a report of frazil",
+            "hint:",
+            "the model that it is about",
+        ],
+    },
+    Mistake {
+        name: "inputs with a typing error",
+        damage: |folder| fs::write(folder.join("inputs.npz"), "").unwrap(),
+        line: "run bert_model.ckpt --inputs input.npz",
+        code: 2,
+        says: &["error: cannot open `input.npz`", "hint: did you mean `inputs.npz`?"],
+    },
+    Mistake {
+        name: "a text instead of the inputs",
+        damage: nothing,
+        line: "run bert_model.ckpt --inputs vocab.txt",
+        code: 2,
+        says: &["error: `vocab.txt` is a text file", "an `.npz`", "hint:", "numpy.savez"],
+    },
+    Mistake {
+        name: "data in a folder that is not there",
+        damage: nothing,
+        line: "finetune classifier bert_model.ckpt --task cola --data nowhere -o out",
+        code: 2,
+        says: &["error:", "`nowhere/", "hint: there is no folder `nowhere`"],
+    },
+    Mistake {
+        name: "a configuration of pre-training with a typing error",
+        damage: nothing,
+        line: "pretrain --config bert_confg.json",
+        code: 2,
+        says: &["error: cannot read `bert_confg.json`", "hint: did you mean `bert_config.json`?"],
+    },
+    Mistake {
+        name: "a result in a folder that is not there",
+        damage: nothing,
+        line: "convert bert_model.ckpt --to onnx -o nodir/x.onnx",
+        code: 2,
+        says: &[
+            "error: cannot create `nodir/x.onnx`\ncaused by: No such file or directory (os error 2)\n",
+            "hint: there is no folder `nodir`: `mkdir -p nodir` makes it",
+        ],
+    },
+    Mistake {
+        name: "a SavedModel over something else",
+        damage: nothing,
+        line: "convert bert_model.ckpt --to saved-model -o .",
+        code: 2,
+        says: &["error: `.` is there already, and not empty", "hint: name a new folder"],
+    },
+    Mistake {
+        name: "an ending of another format",
+        damage: nothing,
+        line: "convert bert_model.ckpt --to onnx -o x.xml",
+        code: 0,
+        says: &["note: `x.xml` is an ONNX model, though its name ends in `.xml`"],
+    },
+    Mistake {
+        name: "a picture that is a page",
+        damage: nothing,
+        line: "graph bert_model.ckpt -o x.pdf",
+        code: 0,
+        says: &["note: `x.pdf` is a page of HTML"],
+    },
+    Mistake {
+        name: "a graph down to an output that it does not have",
+        damage: nothing,
+        line: "graph bert_model.ckpt --output bert/pooler/dense/Tan -o x.html",
+        code: 2,
+        says: &["error: no node is named `bert/pooler/dense/Tan`", "hint: did you mean"],
+    },
+    Mistake {
+        name: "questions and predictions the other way round",
+        damage: |folder| fs::write(folder.join("predictions.json"), r#"{"a": "b"}"#).unwrap(),
+        line: "evaluate squad predictions.json dev-v1.1.json",
+        code: 2,
+        says: &[
+            "error: `predictions.json` is no SQuAD file",
+            "hint: are the two the other way round?",
+        ],
+    },
+    Mistake {
+        name: "texts where questions are wanted",
+        damage: |folder| {
+            let squad = assets().join("squad");
+            for file in fs::read_dir(squad).unwrap() {
+                let file = file.unwrap();
+                fs::create_dir_all(folder.join("squad")).unwrap();
+                fs::copy(file.path(), folder.join("squad").join(file.file_name())).unwrap();
+            }
+            for name in ["bert_config.json", "vocab.txt"] {
+                fs::copy(folder.join(name), folder.join("squad").join(name)).unwrap();
+            }
+        },
+        line: "quantize squad --task squad --evaluation vocab.txt -o q.frazil",
+        code: 2,
+        says: &[
+            "error: `vocab.txt` is no SQuAD file: line 1, column ",
+            "hint:",
+            "dev-v1.1.json",
+            "TFRecords",
+        ],
+    },
+    Mistake {
+        name: "a length beyond the positions",
+        damage: nothing,
+        line: "reshape bert_model.ckpt.meta --seq 5120 -o long.pb",
+        code: 2,
+        says: &["error:", "position_embeddings", "hint: the model has ", "give `--seq` at most "],
+    },
+    Mistake {
+        name: "lengths beyond the positions",
+        damage: nothing,
+        line: "bench bert_model.ckpt --head encoder --lengths lognormal:2000,0.1,5000 --sequences 2",
+        code: 2,
+        says: &[
+            "error:",
+            "but the model has ",
+            "hint: give `--seq` at most ",
+            "--lengths lognormal:",
+        ],
+    },
+    Mistake {
+        name: "a variant with a typing error",
+        damage: nothing,
+        line: "bench bert_model.ckpt --compare f23",
+        code: 2,
+        says: &[
+            "error: `f23` is neither",
+            "hint: did you mean `f32`?",
+            "`padded`",
+            "`avx2`",
+            "`threads=N`",
+        ],
+    },
+    Mistake {
+        name: "a vocabulary that is not there",
+        damage: nothing,
+        line: "tokenize nofile x",
+        code: 2,
+        says: &["error: there is no `nofile`", "hint:", "vocab.txt", "tokenizer.json"],
+    },
+    Mistake {
+        name: "a search without data, by the old program",
+        damage: |folder| {
+            fs::write(folder.join("b.yaml"), "model:\n  name: bert\n  framework: tensorflow\n")
+                .unwrap()
+        },
+        line: "tune_squad --config=b.yaml --input_model=bert_model.ckpt --output_model=o.pb --tune",
+        code: 2,
+        says: &[
+            "error: there is nothing to evaluate SQuAD on",
+            "hint:",
+            "`--predict_file`",
+            "`--vocab_file`",
+        ],
+    },
+    Mistake {
+        name: "a tour where nothing can be written",
+        damage: |folder| fs::write(folder.join("file"), "").unwrap(),
+        line: "demo --dir file/tour",
+        code: 2,
+        says: &["error: `file/tour` cannot be written to", "hint: `--dir FOLDER`"],
+    },
+    Mistake {
+        name: "a flag of an old program with a typing error, and none that it needs",
+        damage: nothing,
+        line: "run_squad --do_predct=True",
+        code: 1,
+        says: &[
+            "Flag --vocab_file must have",
+            "hint: `--do_predct=True` is no flag",
+            "`--do_predict`?",
+        ],
+    },
+    Mistake {
+        name: "a flag of freeze_graph with a typing error",
+        damage: nothing,
+        line: "freeze_graph --input_grph=x",
+        code: 1,
+        says: &["`--input_grph=x` is no flag of freeze_graph", "did you mean `--input_graph`?"],
+    },
+    Mistake {
+        name: "a command with a typing error",
+        damage: nothing,
+        line: "inspekt bert_model.ckpt",
+        code: 2,
+        says: &["error: there is no command `inspekt`", "hint: did you mean `inspect`?"],
+    },
+    Mistake {
+        name: "a model where the task is wanted",
+        damage: nothing,
+        line: "finetune bert_model.ckpt",
+        code: 2,
+        says: &["error:", "hint: write `frazil finetune classifier bert_model.ckpt …`"],
+    },
 ];
 
 fn copy_fixture(folder: &Path, prefix: &str) {

@@ -243,7 +243,7 @@ fn mlperfs_own_commands() {
     let words = ["record_to_binary", "--tf-record-glob=golden*", "--output-path=binary"];
     let words: Vec<&str> = words.into_iter().chain(sizes).collect();
     let (_, log) = done(folder.path(), &words);
-    assert!(log.contains("73 sequences are in 1 files"), "{log}");
+    assert!(log.contains("73 sequences in 1 file in"), "{log}");
     let binary = folder.path().join("binary/golden.tfrecord");
     let shape = Shape { max_length: 128, max_predictions: 20, sequences: 3 };
     assert_eq!(fs::metadata(&binary).unwrap().len() as usize, 73 * shape.bytes_of_one());

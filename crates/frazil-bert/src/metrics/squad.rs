@@ -407,11 +407,7 @@ fn read_object<T>(
         if bytes.is_empty() {
             return Err(Error::EmptyFile { expected: "a JSON object with an entry for each id" });
         }
-        let value: Value = serde_json::from_slice(bytes).map_err(|error| Error::Json {
-            line: error.line(),
-            column: error.column(),
-            reason: error.to_string(),
-        })?;
+        let value: Value = serde_json::from_slice(bytes)?;
         let Value::Object(object) = value else {
             return Err(Error::NotPredictions { id: None, expected });
         };

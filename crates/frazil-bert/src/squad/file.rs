@@ -120,11 +120,7 @@ impl<'a> File<'a> {
 
     /// What the file says of its version, and its paragraphs.
     pub(crate) fn parse(&self) -> Result<(Option<String>, Vec<Paragraph<'_>>)> {
-        let layout: Layout<'_> = serde_json::from_str(&self.text).map_err(|error| Error::Json {
-            line: error.line(),
-            column: error.column(),
-            reason: error.to_string(),
-        })?;
+        let layout: Layout<'_> = serde_json::from_str(&self.text)?;
         let mut lines = Lines { text: self.text.as_bytes(), line: 1, at: 0 };
         let mut all = Vec::new();
         for (a, article) in layout.data.ok_or(Error::MissingKey("data"))?.into_iter().enumerate() {

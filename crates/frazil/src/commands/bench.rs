@@ -3,10 +3,13 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use frazil::bert::Head;
+use frazil::kernels::cpu::Isa;
 use frazil::ops::bench::{Lengths, Measured, Model, Options, Report, Variant, bench};
 use frazil::source::GraphOptions;
+use frazil::tensor::nearest;
+use frazil::tensor::words::plural;
 
 use super::flags::{Flags, PageFlag, at_least_one};
 use super::graph_flags::{CutFlags, GraphFlags};
@@ -21,9 +24,12 @@ use crate::cli::Outcome;
 /// joined by `+`. Instances run at the same time, on the same weights, with threads of their own.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  frazil bench model.ckpt-1000 --batch 8 --seq 128 --compare f32,int8 --report bench.html
-  frazil bench --compare f32.frazil,int8.frazil --batch 1 --cores-per-instance 4 --instances 7
-  frazil bench --random-weights bert-base --batch 8 --lengths squad --compare packed,padded --profile")]
+  frazil bench model.ckpt-1000 --batch 8 --seq 128 --compare f32,int8 \\
+      --report bench.html
+  frazil bench --compare f32.frazil,int8.frazil --batch 1 \\
+      --cores-per-instance 4 --instances 7
+  frazil bench --random-weights bert-base --batch 8 --lengths squad \\
+      --compare packed,padded --profile")]
 pub struct Args {
     /// The model; not needed where every variant of `--compare` names its own
     model: Option<PathBuf>,
@@ -147,25 +153,46 @@ fn variant(name: &str, base: &Variant, graph: &GraphOptions) -> Result<Variant> 
                 file if Path::new(file).exists() || file.contains(['/', '.']) => {
                     variant.model = Some(Model::File(file.into(), Box::new(graph.clone())));
                 }
-                isa => {
-                    variant.isa = Some(isa.parse().with_context(|| {
-                        format!("`{part}` is neither a variant, nor instructions, nor a file")
-                    })?)
-                }
+                isa => variant.isa = Some(isa.parse().map_err(|_| unknown(part))?),
             },
         }
     }
     Ok(variant)
 }
 
+fn unknown(part: &str) -> frazil::Error {
+    let words = ["packed", "padded", "f32", "int8"].into_iter().chain(Isa::ALL.map(Isa::name));
+    let near = nearest(part, words.clone()).first().map(|near| format!("did you mean `{near}`? "));
+    let words: Vec<String> = words.map(|word| format!("`{word}`")).collect();
+    frazil::Error::Usage {
+        what: format!("`{part}` is neither a variant, nor instructions, nor a file"),
+        hint: format!(
+            "{}Variants are {}, `threads=N`, `instances=N` and files, joined by `+`",
+            near.unwrap_or_default(),
+            words.join(", ")
+        ),
+    }
+}
+
 pub fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
     let Report { model, sequences, tokens, iterations, .. } = report;
-    writeln!(out, "{model}: {sequences} sequences, {tokens} tokens, {iterations} rounds")?;
+    writeln!(
+        out,
+        "{model}: {sequences} {}, {tokens} {}, {iterations} {}",
+        plural(*sequences, "sequence"),
+        plural(*tokens, "token"),
+        plural(*iterations, "round")
+    )?;
     for peak in &report.peaks {
         writeln!(
             out,
-            "this machine, {} with {} threads: {:.0} GFLOP/s, {:.0} int8 GOP/s, {:.1} GB/s",
-            peak.isa, peak.threads, peak.f32_gflops, peak.int8_gops, peak.memory_gbs
+            "this machine, {} with {} {}: {:.0} GFLOP/s, {:.0} int8 GOP/s, {:.1} GB/s",
+            peak.isa,
+            peak.threads,
+            plural(peak.threads, "thread"),
+            peak.f32_gflops,
+            peak.int8_gops,
+            peak.memory_gbs
         )?;
     }
     let heads = [

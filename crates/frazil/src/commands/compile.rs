@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use frazil::bert::Head;
 use frazil::ops::bench::Model;
 use frazil::ops::compile::{Calibration, Options, Report, compile};
+use frazil::tensor::words::plural;
 
 use super::flags::Flags;
 use super::graph_flags::{CutFlags, GraphFlags};
@@ -74,7 +75,8 @@ fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
         0 => String::new(),
         some => format!(" ({some} as bytes)"),
     };
-    writeln!(out, "{products} products{as_bytes} packed for {}", isas.join(", "))?;
+    let noun = plural(*products, "product");
+    writeln!(out, "{products} {noun}{as_bytes} packed for {}", isas.join(", "))?;
     let path = report.out.display();
     writeln!(out, "wrote {path} ({:.1} MB) in {seconds:.2} s", *bytes as f64 / 1e6)?;
     Ok(())

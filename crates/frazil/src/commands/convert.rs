@@ -19,9 +19,12 @@ use crate::cli::Outcome;
 /// `--seq` set or open them, also where a graph has them baked in.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  frazil convert uncased_L-12_H-768_A-12/bert_model.ckpt --to onnx -o bert.onnx
-  frazil convert bert_model.ckpt.meta --to openvino -o bert.xml --batch dynamic --seq dynamic
-  frazil convert saved_models/1564086017 --to tf -o frozen.pb --target migraphx --batch 1 --seq 128")]
+  frazil convert uncased_L-12_H-768_A-12/bert_model.ckpt --to onnx \\
+      -o bert.onnx
+  frazil convert bert_model.ckpt.meta --to openvino -o bert.xml \\
+      --batch dynamic --seq dynamic
+  frazil convert saved_models/1564086017 --to tf -o frozen.pb \\
+      --target migraphx --batch 1 --seq 128")]
 pub struct Args {
     /// The model to read
     src: PathBuf,
@@ -115,8 +118,10 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
 /// tool with its own flags see `frazil freeze_graph`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  frazil freeze uncased_L-12_H-768_A-12/bert_model.ckpt -o bert.pb --head encoder
-  frazil freeze model.ckpt-1603 -o frozen.pb --output loss/Softmax --batch 1 --seq 128")]
+  frazil freeze uncased_L-12_H-768_A-12/bert_model.ckpt -o bert.pb \\
+      --head encoder
+  frazil freeze model.ckpt-1603 -o frozen.pb --output loss/Softmax --batch 1 \\
+      --seq 128")]
 pub struct FreezeArgs {
     /// The model to read
     src: PathBuf,

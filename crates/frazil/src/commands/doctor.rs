@@ -4,6 +4,7 @@ use std::io::Write;
 
 use anyhow::Result;
 use frazil::ops::doctor::{Report, SECONDS, doctor};
+use frazil::tensor::words::plural;
 
 use super::table::{Table, size};
 use crate::cli::Outcome;
@@ -37,7 +38,8 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
 }
 
 fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
-    writeln!(out, "frazil {}, {}", report.version, report.target)?;
+    let commit = report.commit.map(|commit| format!(" ({commit})")).unwrap_or_default();
+    writeln!(out, "frazil {}{commit}, {}", report.version, report.target)?;
     writeln!(out, "  CPU: {}", report.cpu.as_deref().unwrap_or("its name is not told here"))?;
     let having = |wanted: bool| {
         let names = report.features.iter().filter(|(_, has)| *has == wanted);
@@ -48,7 +50,8 @@ fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
         writeln!(out, "  lacks: {}", having(false))?;
     }
     writeln!(out, "  kernels: {} (of {})", report.isa, report.available.join(", "))?;
-    writeln!(out, "  threads: {} on {} cores", report.threads, report.cores)?;
+    let cores = plural(report.cores, "core");
+    writeln!(out, "  threads: {} on {} {cores}", report.threads, report.cores)?;
     if let (Some(all), Some(free)) = (report.memory, report.available_memory) {
         writeln!(out, "  memory: {}, {} of it free", size(all), size(free))?;
     }

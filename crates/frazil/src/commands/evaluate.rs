@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::Subcommand;
 use frazil::bert::rows::OnBadRow;
 use frazil::ops::evaluate::squad::{self, Options, Report, Scores, Version, squad as score_squad};
+use frazil::tensor::words::plural;
 
 use super::table::{Table, thousands};
 use crate::cli::Outcome;
@@ -33,7 +34,8 @@ enum What {
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   frazil evaluate squad dev-v1.1.json out/predictions.json
-  frazil evaluate squad dev-v2.0.json out/predictions.json --null-odds out/null_odds.json --json")]
+  frazil evaluate squad dev-v2.0.json out/predictions.json \\
+      --null-odds out/null_odds.json --json")]
 struct SquadArgs {
     /// The data set
     data: PathBuf,
@@ -91,7 +93,9 @@ fn squad(args: SquadArgs, out: &mut dyn Write) -> Result<Outcome> {
 
 fn print_squad(report: &Report, out: &mut dyn Write) -> Result<()> {
     let percent = |value: f64| format!("{value:.4}");
-    writeln!(out, "SQuAD {}, {} questions", report.version, thousands(report.questions as u64))?;
+    let questions = plural(report.questions, "question");
+    let count = thousands(report.questions as u64);
+    writeln!(out, "SQuAD {}, {count} {questions}", report.version)?;
     match &report.scores {
         Scores::V1 { exact_match, f1 } => {
             let mut table = Table::new(&[">exact match", ">F1"]);

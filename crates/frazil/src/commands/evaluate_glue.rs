@@ -7,6 +7,7 @@ use anyhow::Result;
 use frazil::bert::glue::{Split, Task};
 use frazil::ops::evaluate::glue::{Report, score_file, score_model};
 use frazil::ops::predict::classify::Options;
+use frazil::tensor::words::plural;
 
 use super::predict::{TextFlags, say, split};
 use super::progress::Progress;
@@ -20,8 +21,10 @@ use crate::cli::Outcome;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   frazil evaluate glue MRPC glue_data/MRPC --predictions MRPC.tsv
-  frazil evaluate glue STS-B glue_data/STS-B/dev.tsv --predictions scores.tsv --json
-  frazil evaluate glue MNLI glue_data/MNLI --split dev-mismatched --model model/")]
+  frazil evaluate glue STS-B glue_data/STS-B/dev.tsv \\
+      --predictions scores.tsv --json
+  frazil evaluate glue MNLI glue_data/MNLI --split dev-mismatched \\
+      --model model/")]
 pub struct Args {
     /// MRPC, CoLA, MNLI, XNLI, SST-2, QNLI, RTE, STS-B, WNLI or QQP
     task: Task,
@@ -81,7 +84,8 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
     } else {
         print(&report, out)?;
     }
-    let summary = format!("{} rows of `{}`", report.rows, report.data.display());
+    let summary =
+        format!("{} {} of `{}`", report.rows, plural(report.rows, "row"), report.data.display());
     say(args.flags.quiet() || args.json, &report.notes, &report.skipped, &summary);
     Ok(Outcome::Done)
 }

@@ -21,9 +21,11 @@ const LONGEST: i64 = 1 << 22;
 /// is missing is an error; what is not written is listed with the reason.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  frazil export-weights uncased_L-12_H-768_A-12.zip -o model.safetensors --names huggingface
+  frazil export-weights uncased_L-12_H-768_A-12.zip -o model.safetensors \\
+      --names huggingface
   frazil export-weights model.ckpt-1000 -o squad.npz --task SQUAD
-  frazil export-weights model.ckpt-28252 -o init.npz --names popart --popart-spelling mlperf --slots")]
+  frazil export-weights model.ckpt-28252 -o init.npz --names popart \\
+      --popart-spelling mlperf --slots")]
 pub struct Args {
     /// The weights to read
     src: PathBuf,

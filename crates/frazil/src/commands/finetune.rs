@@ -24,8 +24,10 @@ use crate::cli::{self, Outcome};
 /// whose folder has a checkpoint goes on from there, as if it had never been stopped.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  frazil finetune classifier uncased_L-12_H-768_A-12 --task mrpc --data glue/MRPC -o mrpc
-  frazil finetune squad uncased_L-12_H-768_A-12 --train train-v1.1.json --dev dev-v1.1.json -o squad")]
+  frazil finetune classifier uncased_L-12_H-768_A-12 --task mrpc \\
+      --data glue/MRPC -o mrpc
+  frazil finetune squad uncased_L-12_H-768_A-12 --train train-v1.1.json \\
+      --dev dev-v1.1.json -o squad")]
 pub struct Args {
     #[command(subcommand)]
     what: What,
@@ -40,8 +42,10 @@ enum What {
 /// Learn the classes of a task of GLUE
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  frazil finetune classifier uncased_L-12_H-768_A-12 --task mrpc --data glue/MRPC -o mrpc
-  frazil finetune classifier bert_model.ckpt --task sst-2 --data glue/SST-2 -o sst --epochs 2 --early-stop 3")]
+  frazil finetune classifier uncased_L-12_H-768_A-12 --task mrpc \\
+      --data glue/MRPC -o mrpc
+  frazil finetune classifier bert_model.ckpt --task sst-2 --data glue/SST-2 \\
+      -o sst --epochs 2 --early-stop 3")]
 struct ClassifierArgs {
     #[command(flatten)]
     model: ModelArgs,
@@ -67,8 +71,10 @@ struct ClassifierArgs {
 /// Learn to answer questions about texts, from SQuAD files
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  frazil finetune squad uncased_L-12_H-768_A-12 --train train-v1.1.json --dev dev-v1.1.json -o squad
-  frazil finetune squad bert_model.ckpt --train train-v2.0.json --v2 --batch-size 8 --accumulate 4 -o squad")]
+  frazil finetune squad uncased_L-12_H-768_A-12 --train train-v1.1.json \\
+      --dev dev-v1.1.json -o squad
+  frazil finetune squad bert_model.ckpt --train train-v2.0.json --v2 \\
+      --batch-size 8 --accumulate 4 -o squad")]
 struct SquadArgs {
     #[command(flatten)]
     model: ModelArgs,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use frazil::ops::graph::{Report, draw};
+use frazil::tensor::words::plural;
 
 use super::flags::Flags;
 use super::graph_flags::{CutFlags, GraphFlags};
@@ -37,6 +38,9 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
     let options = args.graph.options(args.flags.source(), args.cut.spec()?);
     let drawing = draw(&args.model, &options)?;
     drawing.write(&args.out)?;
+    if !args.out.extension().is_some_and(|end| end == "html" || end == "htm") {
+        say!("note: `{}` is a page of HTML, whatever its name says", args.out.display());
+    }
     args.flags.print(&drawing.report, out, |report, out| {
         print(report, out)?;
         Ok(writeln!(out, "wrote {}", args.out.display())?)
@@ -62,8 +66,9 @@ fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
     if !report.missed.is_empty() {
         writeln!(
             out,
-            "  {} places where a rule did not apply are told in the page",
-            report.missed.len()
+            "  {} {} where a rule did not apply: the page tells them",
+            report.missed.len(),
+            plural(report.missed.len(), "place")
         )?;
     }
     Ok(())

@@ -21,7 +21,8 @@ use crate::cli::Outcome;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   frazil import-weights bert-base-uncased/ -o tf/
-  frazil import-weights model.safetensors -o tf/bert_model.ckpt --config config.json --dtype float32")]
+  frazil import-weights model.safetensors -o tf/bert_model.ckpt \\
+      --config config.json --dtype float32")]
 pub struct Args {
     /// The weights to read
     src: PathBuf,

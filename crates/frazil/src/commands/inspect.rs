@@ -6,27 +6,30 @@ use std::path::PathBuf;
 use anyhow::Result;
 use frazil::bert::inventory::{HeadReport, Inventory};
 use frazil::bert::names::Head;
+use frazil::ops::compile::Description;
 use frazil::ops::inspect::graph::OpCount;
 use frazil::ops::inspect::{
     self, GraphReport, ModelReport, Options, RecordsReport, Report, TaggedGraph, TensorReport, Why,
 };
 use frazil::source::{GraphOptions, Kind};
+use frazil::tensor::words::plural;
 
 use super::flags::{Flags, PageFlag};
 use super::table::{Table, size, thousands};
 use crate::cli::Outcome;
 
-/// Tell what is in a checkpoint, graph, SavedModel, ONNX or OpenVINO model, record file, zip or folder
+/// Tell what is in a model, checkpoint, graph, record file, zip or folder
 ///
 /// The path may be a folder, a checkpoint's prefix, its `.index`, `.data-…` or `.meta`, a `.pb` or
-/// `.pbtxt`, a SavedModel, an `.onnx`, an OpenVINO `.xml`, a TFRecord, an `.npz`, a `.safetensors`, or
-/// a zip as Google ships them.
+/// `.pbtxt`, a SavedModel, an `.onnx`, an OpenVINO `.xml`, a TFRecord, an `.npz`, a `.safetensors`, a
+/// model that `frazil compile` made, or a zip as Google ships them.
 /// What it is is found by its content. Tensors are not read unless one is named.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   frazil inspect uncased_L-12_H-768_A-12.zip
   frazil inspect bert_model.ckpt.meta --report bert.html
-  frazil inspect model.ckpt-1000 --tensor bert/pooler/dense/bias --npz pooler.npz")]
+  frazil inspect model.ckpt-1000 --tensor bert/pooler/dense/bias \\
+      --npz pooler.npz")]
 pub struct Args {
     /// What to look at
     path: PathBuf,
@@ -106,7 +109,7 @@ fn print_why(why: &Why, out: &mut dyn Write) -> io::Result<()> {
 fn print(report: &Report, all: bool, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{} `{}`", report.kind.describe(), report.path.display())?;
     if let Some(checkpoint) = &report.checkpoint {
-        let files = if checkpoint.shards == 1 { "file" } else { "files" };
+        let files = plural(checkpoint.shards, "file");
         write!(
             out,
             "  variables in format V{}, {} data {files}",
@@ -152,6 +155,9 @@ fn print(report: &Report, all: bool, out: &mut dyn Write) -> io::Result<()> {
     if let Some(model) = &report.model {
         print_model(model, report, all, out)?;
     }
+    if let Some(compiled) = &report.compiled {
+        print_compiled(compiled, out)?;
+    }
     print_variables(report, all, out)?;
     if let Some(records) = &report.records {
         print_records(records, out)?;
@@ -164,13 +170,13 @@ fn print_inventory(inventory: &Inventory, report: &Report, out: &mut dyn Write) 
         let config = &read.config;
         // Shapes do not tell the number of heads; the configuration beside does.
         let count = report.heads.unwrap_or(config.num_attention_heads);
-        let plural = if count == 1 { "head" } else { "heads" };
         let probably = if report.heads.is_some() { "" } else { "probably " };
-        let heads = format!("{probably}{count} {plural}");
+        let heads = format!("{probably}{count} {}", plural(count, "head"));
         writeln!(
             out,
-            "\nBERT: {} layers, hidden {}, {heads}, intermediate {}, vocabulary {}, {} positions, {} token types",
+            "\nBERT: {} {}, hidden {}, {heads}, intermediate {}, vocabulary {}, {} positions, {} token types",
             config.num_hidden_layers,
+            plural(config.num_hidden_layers, "layer"),
             config.hidden_size,
             config.intermediate_size,
             thousands(config.vocab_size as u64),
@@ -407,6 +413,35 @@ fn print_model(
     print_ops(&model.ops, all, out)
 }
 
+fn print_compiled(compiled: &Description, out: &mut dyn Write) -> io::Result<()> {
+    let products = plural(compiled.products, "product");
+    let bytes = match compiled.int8 {
+        Some(true) => "computed in bytes",
+        Some(false) => "in float32",
+        None => "as another frazil reads them",
+    };
+    writeln!(out, "  compiled by frazil {}, {}", compiled.frazil, size(compiled.bytes))?;
+    writeln!(
+        out,
+        "  {} {products}, {bytes}, packed for {}",
+        compiled.products,
+        compiled.isas.join(" and ")
+    )?;
+    if !compiled.readable {
+        writeln!(out, "  this frazil cannot run it: compile the model again")?;
+    }
+    let mut table = Table::new(&["", "name", "type", "shape"]);
+    for end in &compiled.inputs {
+        table.row(["input".into(), end.name.clone(), end.dtype.clone(), end.shape.clone()]);
+    }
+    for name in &compiled.outputs {
+        table.row(["output".into(), name.clone(), String::new(), String::new()]);
+    }
+    writeln!(out)?;
+    table.print(out)?;
+    writeln!(out, "\n  `frazil run`, `bench` and `predict` take it")
+}
+
 fn print_baked(graph: &GraphReport, all: bool, out: &mut dyn Write) -> io::Result<()> {
     let baked = &graph.baked;
     let sizes = match (baked.batch, baked.sequence) {
@@ -415,7 +450,8 @@ fn print_baked(graph: &GraphReport, all: bool, out: &mut dyn Write) -> io::Resul
         (None, Some(sequence)) => format!("sequence length {sequence}"),
         (Some(batch), Some(sequence)) => format!("batch {batch} and sequence length {sequence}"),
     };
-    writeln!(out, "\n  baked in: {sizes}, in {} places", baked.places.len())?;
+    let places = plural(baked.places.len(), "place");
+    writeln!(out, "\n  baked in: {sizes}, in {} {places}", baked.places.len())?;
     const PLACES: usize = 6;
     let shown = if all { baked.places.len() } else { PLACES };
     let mut table = Table::new(&["node", "holds", "value"]);
@@ -430,7 +466,8 @@ fn print_baked(graph: &GraphReport, all: bool, out: &mut dyn Write) -> io::Resul
 }
 
 fn print_records(records: &RecordsReport, out: &mut dyn Write) -> io::Result<()> {
-    write!(out, "\n{} records", thousands(records.records))?;
+    let noun = plural(records.records, "record");
+    write!(out, "\n{} {noun}", thousands(records.records))?;
     if records.bytes > 0 {
         write!(out, ", {}", size(records.bytes))?;
     }

@@ -26,7 +26,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
     let folder = &args.folder;
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot create `{}`", folder.display()))?;
-    let mut command = help::command().disable_help_subcommand(true);
+    let mut command = help::shown().disable_help_subcommand(true);
     command.build();
     let count = pages(command, folder)?;
     writeln!(out, "wrote {count} pages to {}", folder.display())?;

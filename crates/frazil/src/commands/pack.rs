@@ -23,8 +23,10 @@ use crate::cli::Outcome;
 #[command(after_help = "Examples:
   frazil pack wikipedia_histogram.csv --algorithm nnlshp --depth 3
   frazil pack 'tf_records/part-*' -o packed.tfrecord --check
-  frazil pack 'tf_records/part-*' --format mlperf --algorithm nnlshp --depth 3 -o packed/
-  frazil pack corpus.txt --vocab vocab.txt --max-seq-length 512 --max-predictions 76 -o packed.tfrecord")]
+  frazil pack 'tf_records/part-*' --format mlperf --algorithm nnlshp \\
+      --depth 3 -o packed/
+  frazil pack corpus.txt --vocab vocab.txt --max-seq-length 512 \\
+      --max-predictions 76 -o packed.tfrecord")]
 pub struct Args {
     /// What to pack; patterns are known
     #[arg(value_name = "FILE", required = true)]

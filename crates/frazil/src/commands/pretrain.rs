@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use clap::Arg;
 use frazil::Error;
-use frazil::ops::mlperf::{self, Event, KEYS, Meaning, Report, Settings, submission};
+use frazil::ops::mlperf::{self, Event, KEYS, Kind, Meaning, Report, Settings, submission};
 use frazil::ops::pretrain;
 use frazil::ops::train;
 use frazil::train::comm::Comm;
@@ -18,15 +19,21 @@ use frazil::train::run::Go;
 use super::live::{Live, planned, stopped};
 use super::table::thousands;
 use crate::cli::{self, Outcome};
+use crate::help::{self, tools};
 
 /// Pre-train by a configuration of MLPerf, on packed data
+///
+/// Every key of a configuration is a flag, too, with hyphens: `--num-layers 2`. A flag counts more than
+/// the file, and without a file what no flag says is the key's default. A run that was stopped goes on
+/// from the last checkpoint in its `--checkpoint-dir`. Exit code 1: the wanted accuracy was missed.
 #[derive(Debug, clap::Args)]
 #[command(
     disable_help_flag = true,
     after_help = "Examples:
   frazil pretrain --config pod16-closed.json
-  frazil pretrain --config pod16-closed.json --num-layers 2 --hidden-size 128 --attention-heads 2 \\
-      --input-files 'packed/strategy*' --on-the-spot-validation-files 'eval/strategy*' --target-accuracy 0.3"
+  frazil pretrain --config pod16-closed.json --num-layers 2 \\
+      --hidden-size 128 --attention-heads 2 --input-files 'packed/strategy*' \\
+      --on-the-spot-validation-files 'eval/strategy*' --target-accuracy 0.3"
 )]
 pub struct Args {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -34,12 +41,15 @@ pub struct Args {
 }
 
 /// A run of Graphcore's bert.py: `frazil pretrain` under its name
+///
+/// The same keys, as flags or in the file that `--config` names; a flag counts more than the file.
 #[derive(Debug, clap::Args)]
 #[command(
     disable_help_flag = true,
     after_help = "Examples:
   frazil bert --config=./configs/mk2/pod16-closed.json
-  frazil bert --config=./configs/mk2/pod16-closed.json --seed 43 --submission-run-index 1"
+  frazil bert --config=./configs/mk2/pod16-closed.json --seed 43 \\
+      --submission-run-index 1"
 )]
 pub struct BertArgs {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -47,12 +57,16 @@ pub struct BertArgs {
 }
 
 /// The ten runs of an MLPerf submission, with the flags of create_submission.py
+///
+/// Each is a run of `frazil bert` with a seed of its own. Keys of a configuration are flags, too; a flag
+/// counts more than the file.
 #[derive(Debug, clap::Args)]
 #[command(
     disable_help_flag = true,
     after_help = "Examples:
   frazil create_submission --pod=16 --submission-division=closed
-  frazil create_submission --pod=16 --submission-division=open --start-index=3 --end-index=5 --results=results"
+  frazil create_submission --pod=16 --submission-division=open \\
+      --start-index=3 --end-index=5 --results=results"
 )]
 pub struct SubmissionArgs {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -74,19 +88,50 @@ struct Own {
     again: bool,
 }
 
-const OF_ALL: &str =
-    "  --config FILE         a configuration such as pod16-closed.json; flags go before it
-  --json                print a report as JSON
-  --quiet               no progress
-  --help                this\n";
+/// Flags that are not keys: name, value, and what they are for.
+const OF_ALL: [(&str, &str, &str); 3] = [
+    (
+        "config",
+        "FILE",
+        "A configuration such as pod16-closed.json; a flag counts more than the file",
+    ),
+    ("json", "", "Print a report as JSON"),
+    ("quiet", "", "No progress"),
+];
 
-const OF_SUBMISSION: &str =
-    "  --pod N               the configuration is CONFIGS/podN-DIVISION.json (default: 16)
-  --start-index N       the first run (default: 0)
-  --end-index N         the one that is not run any more (default: 10)
-  --configs DIR         where configurations are (default: configs/mk2)
-  --logs DIR            where internal_log_N goes (default: .)
-  --again               runs that are done are done again\n";
+const OF_SUBMISSION: [(&str, &str, &str); 6] = [
+    ("pod", "N", "The configuration is CONFIGS/podN-DIVISION.json [default: 16]"),
+    ("start-index", "N", "The first run [default: 0]"),
+    ("end-index", "N", "The one that is not run any more [default: 10]"),
+    ("configs", "DIR", "Where configurations are [default: configs/mk2]"),
+    ("logs", "DIR", "Where internal_log_N goes [default: .]"),
+    ("again", "", "Runs that are done are done again"),
+];
+
+/// The flags as clap's, to be shown and completed: first those that are not keys.
+pub fn flags(submission: bool) -> Vec<Arg> {
+    let of_all = OF_ALL.iter().filter(|(name, ..)| !submission || *name != "config");
+    let own = if submission { &OF_SUBMISSION[..] } else { &[] };
+    let own = own.iter().chain(of_all).map(|&(name, value, help)| match value {
+        "" => tools::switch(name, help),
+        _ => tools::flag(name, help).value_name(value),
+    });
+    let keys = KEYS.iter().map(|key| {
+        let idle = if matches!(key.meaning, Meaning::Declined(_)) { "has no effect: " } else { "" };
+        let default = match key.default {
+            "" => String::new(),
+            default => format!(" [default: {}]", default.trim_matches('"')),
+        };
+        let help = format!("{idle}{}{default}", key.help);
+        let arg = match key.kind {
+            Kind::Truth => tools::truth(key.name, help).require_equals(false),
+            kind => tools::flag(key.name, help).value_name(kind.placeholder()),
+        };
+        arg.long(key.name.replace('_', "-"))
+    });
+    own.chain(keys.map(|key| key.help_heading("Keys of a configuration, which are flags, too")))
+        .collect()
+}
 
 fn read(arguments: &[OsString], submission: bool) -> Result<(Own, Settings), Error> {
     let mut own = Own {
@@ -104,6 +149,10 @@ fn read(arguments: &[OsString], submission: bool) -> Result<(Own, Settings), Err
     let words: Vec<String> =
         arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let mut settings = Settings::default();
+    if words.iter().any(|word| word == "-h") {
+        own.help = true;
+        return Ok((own, settings));
+    }
     settings.flags(&words, &mut |name, value| {
         let needed = || Error::Usage {
             what: format!("`--{name}` needs a value"),
@@ -152,34 +201,21 @@ fn read(arguments: &[OsString], submission: bool) -> Result<(Own, Settings), Err
     Ok((own, all))
 }
 
-fn help(out: &mut dyn Write, own: &str) -> std::io::Result<Outcome> {
-    write!(out, "Flags:\n{own}{OF_ALL}\nKeys of a configuration, each also a flag:\n")?;
-    for key in KEYS {
-        let flag = format!("--{}", key.name.replace('_', "-"));
-        let default = match key.default {
-            "" => String::new(),
-            default => format!(" (default: {default})"),
-        };
-        let none = if matches!(key.meaning, Meaning::Declined(_)) { "no effect: " } else { "" };
-        writeln!(out, "  {flag}\n      {none}{}{default}", key.help)?;
-    }
-    Ok(Outcome::Done)
-}
-
 /// Runs `pretrain`.
 pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
-    single(&args.arguments, out)
+    single("pretrain", &args.arguments, out)
 }
 
 /// Runs `bert`.
 pub fn bert(args: BertArgs, out: &mut dyn Write) -> Result<Outcome> {
-    single(&args.arguments, out)
+    single("bert", &args.arguments, out)
 }
 
-fn single(arguments: &[OsString], out: &mut dyn Write) -> Result<Outcome> {
+fn single(name: &str, arguments: &[OsString], out: &mut dyn Write) -> Result<Outcome> {
     let (own, settings) = read(arguments, false)?;
     if own.help {
-        return Ok(help(out, "")?);
+        write!(out, "{}", help::of(name))?;
+        return Ok(Outcome::Done);
     }
     cli::together(|comm| train_by(&own, &settings, out, comm))
 }
@@ -257,7 +293,8 @@ fn evaluated(found: &pretrain::Evaluated) -> String {
 pub fn submission(args: SubmissionArgs, out: &mut dyn Write) -> Result<Outcome> {
     let (own, settings) = read(&args.arguments, true)?;
     if own.help {
-        return Ok(help(out, OF_SUBMISSION)?);
+        write!(out, "{}", help::of("create_submission"))?;
+        return Ok(Outcome::Done);
     }
     cli::together(|comm| {
         match comm.size() {

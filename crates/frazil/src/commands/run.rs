@@ -19,7 +19,8 @@ use crate::cli::Outcome;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   frazil run model.ckpt-1000 --inputs in.npz --outputs out.npz
-  frazil run frozen.pb --inputs in.npz --outputs out.npz --output loss/BiasAdd,bert/pooler/dense/Tanh")]
+  frazil run frozen.pb --inputs in.npz --outputs out.npz \\
+      --output loss/BiasAdd,bert/pooler/dense/Tanh")]
 pub struct Args {
     /// The model
     model: PathBuf,

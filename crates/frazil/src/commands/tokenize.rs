@@ -18,7 +18,8 @@ use crate::cli::Outcome;
 #[command(after_help = "Examples:
   frazil tokenize uncased_L-12_H-768_A-12 'Frazil ice binds and packs.'
   frazil tokenize vocab.txt --file corpus.txt --ids > ids.txt
-  frazil tokenize vocab.txt --pair 'Does it float?' 'Ice floats on water.' --json")]
+  frazil tokenize vocab.txt --pair 'Does it float?' 'Ice floats on water.' \\
+      --json")]
 pub struct Args {
     /// The model or its vocabulary
     model: PathBuf,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use frazil::ops::cut_spec::{CutSpec, CutTexts};
 use frazil::ops::verify::{Options, Report, TOLERANCE, verify};
+use frazil::tensor::words::plural;
 
 use super::flags::{Flags, PageFlag, at_least_one};
 use super::graph_flags::GraphFlags;
@@ -19,7 +20,8 @@ use crate::cli::Outcome;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   frazil verify model.ckpt-1000 frozen.pb
-  frazil verify saved_model_dir model.onnx --samples 16 --seq 128 --report verify.html
+  frazil verify saved_model_dir model.onnx --samples 16 --seq 128 \\
+      --report verify.html
   frazil verify frozen.pb frozen_fp16.pb --inputs in.npz --tolerance 2e-2")]
 pub struct Args {
     /// The first model
@@ -124,7 +126,9 @@ pub fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
     }
     table.print(out)?;
     writeln!(out)?;
-    writeln!(out, "{} examples, {} nodes of the same name compared", report.samples, report.nodes)?;
+    let (examples, nodes) = (plural(report.samples, "example"), plural(report.nodes, "node"));
+    let (samples, compared) = (report.samples, report.nodes);
+    writeln!(out, "{samples} {examples}, {compared} {nodes} of the same name compared")?;
     let bound = report.tolerance;
     if report.equal {
         return Ok(writeln!(out, "equal: every output is within {bound:e}")?);

@@ -18,7 +18,8 @@ use crate::cli::Outcome;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   frazil verify-weights model.ckpt-1000 frozen.pb --task SQUAD
-  frazil verify-weights uncased_L-12_H-768_A-12.zip --config bert_config.json --task PRETRAINING")]
+  frazil verify-weights uncased_L-12_H-768_A-12.zip \\
+      --config bert_config.json --task PRETRAINING")]
 pub struct Args {
     /// The first source
     a: Option<PathBuf>,

@@ -13,10 +13,12 @@ use std::fmt::Display;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use clap::Arg;
 use frazil::Error;
 use frazil::tensor::nearest;
 
 use crate::cli::Outcome;
+use crate::help::tools;
 
 /// What a flag's value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,7 +212,9 @@ impl Program {
         words: &[OsString],
         out: &mut dyn Write,
     ) -> std::io::Result<Result<Values, Outcome>> {
-        let words = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let words: Vec<String> =
+            words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let mistyped = self.mistyped(&words);
         Ok(match self.parse(words) {
             Ok(Asked::Help) => {
                 write!(out, "{}", self.help())?;
@@ -224,6 +228,9 @@ impl Program {
             }
             Err(message) => {
                 say!("FATAL Flags parsing error: {message}");
+                for (word, near) in mistyped {
+                    say!("hint: `{word}` is no flag of {}; did you mean `--{near}`?", self.name);
+                }
                 say!("Pass --helpshort or --helpfull to see help on flags.");
                 Err(Outcome::CheckFailed)
             }
@@ -233,10 +240,12 @@ impl Program {
     /// What was given in vain.
     fn warnings(&self, values: &Values) -> Vec<String> {
         let unknown = values.unknown.iter().map(|word| {
-            let near = nearest(bare(word), self.flags.iter().map(|flag| flag.name));
-            let near = near.first().filter(|_| word.starts_with('-'));
-            let near = near.map(|near| format!("; did you mean `--{near}`?")).unwrap_or_default();
-            format!("`{word}` is no flag of {}; it is ignored{near}", self.name)
+            let near = self.near(word).map(|near| format!("; did you mean `--{near}`?"));
+            format!(
+                "`{word}` is no flag of {}; it is ignored{}",
+                self.name,
+                near.unwrap_or_default()
+            )
         });
         let idle = self.flags.iter().filter(|flag| !flag.has_effect && values.is_given(flag.name));
         let idle = idle.map(|flag| format!("`--{}` has no effect: {}", flag.name, flag.help));
@@ -326,6 +335,46 @@ impl Program {
         }
         text
     }
+}
+
+impl Program {
+    /// The flags as clap's, to be shown and completed.
+    pub fn args(&self) -> Vec<Arg> {
+        let arg = |flag: &Flag| {
+            let default = flag.default.filter(|default| !default.is_empty());
+            let default = default.map_or(String::new(), |default| format!(" [default: {default}]"));
+            let help = format!("{}{default}", flag.help);
+            let arg = match flag.kind {
+                Kind::Truth => tools::truth(flag.name, help),
+                Kind::Integer | Kind::Float => tools::flag(flag.name, help).value_name("N"),
+                Kind::Text => tools::flag(flag.name, help),
+            };
+            arg.required(flag.required)
+        };
+        self.flags.iter().map(arg).collect()
+    }
+
+    /// Words that look like a flag with a typing error, and the flags that they may be.
+    fn mistyped(&self, words: &[String]) -> Vec<(String, String)> {
+        let mistyped = |word: &String| {
+            let name = name_of(word);
+            let truth = name.strip_prefix("no").and_then(|name| self.find(name));
+            let is_known = self.find(name).or(truth).is_some();
+            Some((word.clone(), self.near(word).filter(|_| !is_known)?))
+        };
+        words.iter().take_while(|word| *word != "--").filter_map(mistyped).collect()
+    }
+
+    /// The flag that a word may be meant for.
+    fn near(&self, word: &str) -> Option<String> {
+        let near = nearest(name_of(word), self.flags.iter().map(|flag| flag.name));
+        near.into_iter().next().filter(|_| word.starts_with('-'))
+    }
+}
+
+/// The name in `--name=value`.
+fn name_of(word: &str) -> &str {
+    bare(word).split('=').next().unwrap_or_default()
 }
 
 /// Without its hyphens: one or two.
@@ -527,6 +576,14 @@ mod tests {
             values.count("n", 4u64).unwrap_err(),
             Error::Usage { hint, .. } if hint == "give a number from 4 on"
         ));
+    }
+
+    #[test]
+    fn a_flag_that_is_nearly_one_is_told() {
+        let words = ["--data_dri=a", "--nodo_x", "--n", "3", "--zzzzzz", "--", "--lt=1"];
+        let words: Vec<String> = words.map(str::to_owned).to_vec();
+        let expected = [("--data_dri=a".to_owned(), "data_dir".to_owned())];
+        assert_eq!(PROGRAM.mistyped(&words), expected);
     }
 
     #[test]

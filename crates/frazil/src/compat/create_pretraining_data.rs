@@ -18,8 +18,10 @@ use crate::commands::progress::Progress;
 #[command(
     disable_help_flag = true,
     after_help = "Examples:
-  frazil create_pretraining_data --input_file=text.txt --output_file=examples.tfrecord --vocab_file=vocab.txt
-  frazil create_pretraining_data --input_file='wiki/*' --output_file=a.tfrecord,b.tfrecord --vocab_file=vocab.txt \\
+  frazil create_pretraining_data --input_file=text.txt \\
+      --output_file=examples.tfrecord --vocab_file=vocab.txt
+  frazil create_pretraining_data --input_file='wiki/*' \\
+      --output_file=a.tfrecord,b.tfrecord --vocab_file=vocab.txt \\
       --max_seq_length=512 --max_predictions_per_seq=76 --workers=8"
 )]
 pub struct Args {
@@ -27,7 +29,8 @@ pub struct Args {
     arguments: Vec<OsString>,
 }
 
-const PROGRAM: Program = Program {
+/// The program and its flags.
+pub const PROGRAM: Program = Program {
     name: "create_pretraining_data",
     about: "Makes TFRecords of masked pairs of sentences, to pre-train BERT on.",
     flags: &[

@@ -18,15 +18,18 @@ use crate::cli::Outcome;
 #[command(
     disable_help_flag = true,
     after_help = "Examples:
-  frazil create_tf_record --vocab_file=vocab.txt --predict_file=dev-v1.1.json --output_file=eval.tf_record
-  frazil create_tf_record --vocab_file=vocab.txt --predict_file=train-v1.1.json --output_file=calibration.tf_record"
+  frazil create_tf_record --vocab_file=vocab.txt \\
+      --predict_file=dev-v1.1.json --output_file=eval.tf_record
+  frazil create_tf_record --vocab_file=vocab.txt \\
+      --predict_file=train-v1.1.json --output_file=calibration.tf_record"
 )]
 pub struct Args {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }
 
-const PROGRAM: Program = Program {
+/// The program and its flags.
+pub const PROGRAM: Program = Program {
     name: "create_tf_record",
     about: "The windows of a SQuAD data set as TFRecords.",
     flags: &[

@@ -21,17 +21,20 @@ use crate::commands::progress::Progress;
 #[command(
     disable_help_flag = true,
     after_help = "Examples:
-  frazil extract_features --input_file=texts.txt --output_file=out.jsonl --vocab_file=vocab.txt \\
-      --bert_config_file=bert_config.json --init_checkpoint=bert_model.ckpt --layers=-1,-2,-3,-4
-  frazil extract_features --input_file=pairs.txt --output_file=out.jsonl --vocab_file=vocab.txt \\
-      --bert_config_file=bert_config.json --init_checkpoint=model.ckpt-1000 --layers=-1 --max_seq_length=64"
+  frazil extract_features --input_file=texts.txt --output_file=out.jsonl \\
+      --vocab_file=vocab.txt --bert_config_file=bert_config.json \\
+      --init_checkpoint=bert_model.ckpt --layers=-1,-2,-3,-4
+  frazil extract_features --input_file=pairs.txt --output_file=out.jsonl \\
+      --vocab_file=vocab.txt --bert_config_file=bert_config.json \\
+      --init_checkpoint=model.ckpt-1000 --layers=-1 --max_seq_length=64"
 )]
 pub struct Args {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }
 
-const PROGRAM: Program = Program {
+/// The program and its flags.
+pub const PROGRAM: Program = Program {
     name: "extract_features",
     about: "Writes the hidden states of every word piece of texts as lines of JSON.",
     flags: &[

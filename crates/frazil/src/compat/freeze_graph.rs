@@ -7,19 +7,24 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 
+use clap::Arg;
 use frazil::Error;
 use frazil::ops::freeze_graph::{Event, Options, freeze_graph};
+use frazil::tensor::nearest;
 
 use crate::cli::{self, Outcome};
+use crate::help::tools;
 
 /// Turn the variables of a graph into constants, as TensorFlow 1.15's tool does
 #[derive(Debug, clap::Args)]
 #[command(
     disable_help_flag = true,
     after_help = "Examples:
-  frazil freeze_graph --input_meta_graph=model.ckpt-0.meta --input_checkpoint=model.ckpt-0 \\
-      --output_node_names=add_1 --output_graph=frozen.pb --input_binary=true
-  frazil freeze_graph --input_saved_model_dir=export/1564086017 --output_node_names=loss/Softmax --output_graph=frozen.pb"
+  frazil freeze_graph --input_meta_graph=model.ckpt-0.meta \\
+      --input_checkpoint=model.ckpt-0 --output_node_names=add_1 \\
+      --output_graph=frozen.pb --input_binary=true
+  frazil freeze_graph --input_saved_model_dir=export/1564086017 \\
+      --output_node_names=loss/Softmax --output_graph=frozen.pb"
 )]
 pub struct Args {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -64,7 +69,11 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Done);
     }
     for word in &parsed.unknown {
-        say!("warning: `{word}` is no flag of freeze_graph; it is ignored");
+        let name = word.trim_start_matches('-').split('=').next().unwrap_or_default();
+        let near = nearest(name, FLAGS.iter().map(|(flag, ..)| *flag));
+        let near = near.first().filter(|_| word.starts_with('-'));
+        let near = near.map(|near| format!("; did you mean `--{near}`?")).unwrap_or_default();
+        say!("warning: `{word}` is no flag of freeze_graph; it is ignored{near}");
     }
     let mut failed = Ok(());
     let result = options(&parsed).and_then(|options| {
@@ -224,6 +233,15 @@ fn options(parsed: &Parsed) -> Result<Options, Error> {
             tags => tags,
         },
     })
+}
+
+/// The flags as clap's, to be shown and completed.
+pub fn flags() -> Vec<Arg> {
+    let arg = |(name, takes, help): (&'static str, Takes, &'static str)| match takes {
+        Takes::Value => tools::flag(name, help),
+        Takes::Truth => tools::truth(name, help).require_equals(false),
+    };
+    FLAGS.map(arg).to_vec()
 }
 
 fn usage() -> String {

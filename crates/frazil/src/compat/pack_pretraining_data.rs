@@ -12,6 +12,7 @@ use frazil::bert::samples::writer::{Format as FileFormat, SampleWriter};
 use frazil::bert::samples::{SampleFile, Shape};
 use frazil::ops::pack::{self, Event, Format, Options, Source};
 use frazil::source::files;
+use frazil::tensor::words::plural;
 
 use crate::cli::Outcome;
 use crate::commands;
@@ -21,9 +22,11 @@ use crate::commands::table::thousands;
 /// MLPerf's binaries from TFRecords of pre-training, with the flags of record_to_binary.py
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  frazil record_to_binary --tf-record-glob 'tf_records/part-*' --output-path binary
-  frazil record_to_binary --tf-record-glob 'tf_records/part-*' --output-path binary \\
-      --max-sequence-length 128 --max-predictions-per-sequence 20")]
+  frazil record_to_binary --tf-record-glob 'tf_records/part-*' \\
+      --output-path binary
+  frazil record_to_binary --tf-record-glob 'tf_records/part-*' \\
+      --output-path binary --max-sequence-length 128 \\
+      --max-predictions-per-sequence 20")]
 pub struct ToBinaryArgs {
     /// The TFRecords, as a pattern
     #[arg(long, value_name = "PATTERN")]
@@ -83,9 +86,11 @@ pub fn to_binary(args: ToBinaryArgs, _: &mut dyn Write) -> anyhow::Result<Outcom
     }
     progress.finish();
     say!(
-        "{} sequences are in {} files in `{}`, {} bytes each",
+        "{} {} in {} {} in `{}`, {} bytes each",
         thousands(count),
+        plural(count, "sequence"),
         inputs.len(),
+        plural(inputs.len(), "file"),
         args.output_path.display(),
         shape.bytes_of_one()
     );
@@ -95,8 +100,10 @@ pub fn to_binary(args: ToBinaryArgs, _: &mut dyn Write) -> anyhow::Result<Outcom
 /// Packs of MLPerf's binaries, with the flags of pack_pretraining_data.py
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  frazil pack_pretraining_data --input-glob 'binary/part-*' --output-dir packed --check
-  frazil pack_pretraining_data --input-glob 'binary/part-*' --output-dir packed --max-sequences-per-pack 2 --max-files 500")]
+  frazil pack_pretraining_data --input-glob 'binary/part-*' \\
+      --output-dir packed --check
+  frazil pack_pretraining_data --input-glob 'binary/part-*' \\
+      --output-dir packed --max-sequences-per-pack 2 --max-files 500")]
 pub struct PackArgs {
     /// The binaries, as a pattern
     #[arg(long, value_name = "PATTERN")]

@@ -26,17 +26,22 @@ use crate::cli::{self, Outcome};
 #[command(
     disable_help_flag = true,
     after_help = "Examples:
-  frazil run_classifier --task_name=MRPC --do_eval=true --data_dir=glue_data/MRPC --vocab_file=vocab.txt \\
-      --bert_config_file=bert_config.json --init_checkpoint=model.ckpt-343 --output_dir=out
-  frazil run_classifier --task_name=CoLA --do_predict=true --data_dir=glue_data/CoLA --vocab_file=vocab.txt \\
-      --bert_config_file=bert_config.json --init_checkpoint=model.ckpt-343 --max_seq_length=64 --output_dir=out"
+  frazil run_classifier --task_name=MRPC --do_eval=true \\
+      --data_dir=glue_data/MRPC --vocab_file=vocab.txt \\
+      --bert_config_file=bert_config.json --init_checkpoint=model.ckpt-343 \\
+      --output_dir=out
+  frazil run_classifier --task_name=CoLA --do_predict=true \\
+      --data_dir=glue_data/CoLA --vocab_file=vocab.txt \\
+      --bert_config_file=bert_config.json --init_checkpoint=model.ckpt-343 \\
+      --max_seq_length=64 --output_dir=out"
 )]
 pub struct Args {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }
 
-const PROGRAM: Program = Program {
+/// The program and its flags.
+pub const PROGRAM: Program = Program {
     name: "run_classifier",
     about: "Trains, evaluates and predicts with a classifier, as google-research/bert does it.",
     flags: &[

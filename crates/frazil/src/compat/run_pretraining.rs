@@ -28,9 +28,11 @@ use crate::cli::{self, Outcome};
 #[command(
     disable_help_flag = true,
     after_help = "Examples:
-  frazil run_pretraining --input_file='examples.tfrecord*' --output_dir=out --do_train=True --do_eval=True \\
-      --bert_config_file=bert_config.json --num_train_steps=10000 --num_warmup_steps=100 --learning_rate=1e-4
-  frazil run_pretraining --input_file=examples.tfrecord --output_dir=out --do_eval=True --bert_config_file=bert_config.json \\
+  frazil run_pretraining --input_file='examples.tfrecord*' --output_dir=out \\
+      --do_train=True --do_eval=True --bert_config_file=bert_config.json \\
+      --num_train_steps=10000 --num_warmup_steps=100 --learning_rate=1e-4
+  frazil run_pretraining --input_file=examples.tfrecord --output_dir=out \\
+      --do_eval=True --bert_config_file=bert_config.json \\
       --init_checkpoint=model.ckpt-40"
 )]
 pub struct Args {
@@ -38,7 +40,8 @@ pub struct Args {
     arguments: Vec<OsString>,
 }
 
-const PROGRAM: Program = Program {
+/// The program and its flags.
+pub const PROGRAM: Program = Program {
     name: "run_pretraining",
     about: "Run masked LM/next sentence masked_lm pre-training for BERT.",
     flags: &[

@@ -22,17 +22,21 @@ use crate::cli::{self, Outcome};
 #[command(
     disable_help_flag = true,
     after_help = "Examples:
-  frazil run_squad --do_predict=True --predict_file=dev-v1.1.json --vocab_file=vocab.txt \\
-      --bert_config_file=bert_config.json --init_checkpoint=model.ckpt-14599 --output_dir=out
-  frazil run_squad --do_predict=True --predict_file=dev-v2.0.json --version_2_with_negative=True --vocab_file=vocab.txt \\
-      --bert_config_file=bert_config.json --init_checkpoint=model.ckpt-16000 --output_dir=out"
+  frazil run_squad --do_predict=True --predict_file=dev-v1.1.json \\
+      --vocab_file=vocab.txt --bert_config_file=bert_config.json \\
+      --init_checkpoint=model.ckpt-14599 --output_dir=out
+  frazil run_squad --do_predict=True --predict_file=dev-v2.0.json \\
+      --version_2_with_negative=True --vocab_file=vocab.txt \\
+      --bert_config_file=bert_config.json --init_checkpoint=model.ckpt-16000 \\
+      --output_dir=out"
 )]
 pub struct Args {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }
 
-const PROGRAM: Program = Program {
+/// The program and its flags.
+pub const PROGRAM: Program = Program {
     name: "run_squad",
     about: "BERT on SQuAD 1.1 and SQuAD 2.0.",
     flags: &[

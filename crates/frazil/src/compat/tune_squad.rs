@@ -24,15 +24,18 @@ use crate::commands::quantize::{Live, print};
 #[command(
     disable_help_flag = true,
     after_help = "Examples:
-  frazil tune_squad --config=bert.yaml --input_model=bert_fp32.pb --output_model=int8.pb --tune
-  frazil tune_squad --config=bert.yaml --input_model=int8.pb --benchmark --mode=performance"
+  frazil tune_squad --config=bert.yaml --input_model=bert_fp32.pb \\
+      --output_model=int8.pb --tune
+  frazil tune_squad --config=bert.yaml --input_model=int8.pb --benchmark \\
+      --mode=performance"
 )]
 pub struct Args {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }
 
-const PROGRAM: Program = Program {
+/// The program and its flags.
+pub const PROGRAM: Program = Program {
     name: "tune_squad",
     about: "int8 tuning and benchmarks of BERT on SQuAD.",
     flags: &[
@@ -125,6 +128,15 @@ fn tune(
     let output =
         Output::by_name(output.clone()).unwrap_or(Output { path: output, target: Target::Tf });
     options.outputs = vec![output];
+    if options.data.evaluation.is_none() {
+        return Err(Error::Usage {
+            what: "there is nothing to evaluate SQuAD on".into(),
+            hint: "name the questions with `--predict_file`, and their vocabulary with \
+                   `--vocab_file`, or both in the configuration"
+                .into(),
+        }
+        .into());
+    }
     options.search.workspace = Some(PathBuf::from(&config.tuning.workspace));
     options.search.config = config;
     let live = Live::new(false);

@@ -5,11 +5,14 @@
 //! a small one, and the mask is what is left of the same shape.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
 
 use frazil_graph::op::Unary;
 use frazil_graph::{Dim, Facts, Graph, NodeId, Op, Port, Value, infer};
 use frazil_runtime::{Error as RunError, Inputs};
-use frazil_tensor::{DType, Tensor, TensorStore};
+use frazil_tensor::npy::Npz;
+use frazil_tensor::{DType, Tensor, TensorStore, file};
+use frazil_tf::sniff::{self, Content};
 use serde::Serialize;
 
 use crate::{Error, Result};
@@ -147,6 +150,24 @@ fn limit(
         }
     }
     limit.and_then(|limit| usize::try_from(limit).ok())
+}
+
+/// A file of arrays for a model's inputs.
+pub fn arrays(path: &Path) -> Result<Npz> {
+    let content = sniff::of(&file::map(path)?);
+    if content == Content::Zip {
+        return Ok(Npz::open(path)?);
+    }
+    Err(Error::Usage {
+        what: format!(
+            "`{}` is {content}; this needs an `.npz` of the model's inputs",
+            path.display()
+        ),
+        hint:
+            "NumPy makes one: `numpy.savez('in.npz', input_ids=…, input_mask=…, segment_ids=…)`; \
+               `frazil predict` takes texts"
+                .into(),
+    })
 }
 
 /// The tensors in a file for the inputs of a graph: by name, else by role. Notes say what was

@@ -9,7 +9,7 @@ use frazil_runtime::{
     Engine, EngineOptions, Error as RunError, Inputs, Options as SessionOptions, Run, Session,
 };
 use frazil_tensor::Tensor;
-use frazil_tensor::npy::{Npz, NpzWriter};
+use frazil_tensor::npy::NpzWriter;
 use serde::Serialize;
 
 use super::compile::{self, Compiled};
@@ -80,7 +80,7 @@ pub fn run(
     outputs: Option<&Path>,
     options: &Options,
 ) -> Result<(Report, Vec<(String, Tensor)>)> {
-    let given = Npz::open(inputs)?;
+    let given = role::arrays(inputs)?;
     let start = Instant::now();
     let (graph, way, mut notes) = open(model, options)?;
     let roles = role::roles(&graph)?;

@@ -136,6 +136,10 @@ fn find(model: &Path) -> Result<PathBuf> {
             frazil_bert::Error::NoVocabulary { folder }.into()
         }),
         Err(Error::NotAModel { .. }) if model.is_file() => Ok(model.to_path_buf()),
+        Err(Error::NotFound { path, near }) if near.is_empty() => Err(Error::Usage {
+            what: format!("there is no `{}`", path.display()),
+            hint: "give a vocab.txt, a tokenizer.json, or a model that has one beside it".into(),
+        }),
         Err(Error::NothingInFolder { path, .. }) => {
             Err(frazil_bert::Error::NoVocabulary { folder: path }.into())
         }

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::folder::entries;
+use frazil_tensor::words;
+
 use crate::{Error, Result};
 
 /// The files that patterns name: `*`, `?` and `[…]` stand for what they do in a shell. Each pattern
@@ -49,19 +50,13 @@ pub fn files(patterns: &[String]) -> Result<Vec<PathBuf>> {
 }
 
 fn not_found(path: &Path) -> Error {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let names = entries(parent.unwrap_or(Path::new(".")));
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let near = frazil_tf::nearest(&name, names.iter().map(String::as_str));
+    let near = words::near(path);
     match near.is_empty() {
         true => Error::Usage {
             what: format!("there is no `{}`", path.display()),
             hint: "name a file, several with commas between them, or a pattern".into(),
         },
-        false => Error::NotFound {
-            path: path.to_path_buf(),
-            near: near.iter().map(|name| path.with_file_name(name).display().to_string()).collect(),
-        },
+        false => Error::NotFound { path: path.to_path_buf(), near },
     }
 }
 

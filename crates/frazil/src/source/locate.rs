@@ -12,7 +12,8 @@ use frazil_tf::tfrecord::RecordReader;
 use tempfile::TempDir;
 
 use super::{folder, unpack};
-use crate::{Error, Result};
+use crate::ops::compile;
+use crate::{Error, Result, page};
 
 /// What frazil can open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -36,6 +37,8 @@ pub enum Kind {
     Onnx,
     /// The `.xml` of an OpenVINO model; its `.bin` lies beside it.
     Openvino,
+    /// What `frazil compile` writes.
+    Compiled,
 }
 
 impl Kind {
@@ -51,6 +54,7 @@ impl Kind {
             Kind::TfRecord => "TFRecord file",
             Kind::Onnx => "ONNX model",
             Kind::Openvino => "OpenVINO model",
+            Kind::Compiled => "compiled model",
         }
     }
 }
@@ -147,6 +151,9 @@ pub(super) fn of_file(path: &Path, need: Need) -> Result<Located> {
         return Ok(found);
     }
     let bytes = file::map(path)?;
+    if bytes.starts_with(&compile::MAGIC) {
+        return Ok(Located::new(Kind::Compiled, path));
+    }
     let located = match sniff::of(&bytes) {
         Content::Sstable => Located::new(Kind::Checkpoint, checkpoint::find(path)?),
         Content::GraphDef(_) => Located::new(Kind::Graph, path),
@@ -165,9 +172,15 @@ pub(super) fn of_file(path: &Path, need: Need) -> Result<Located> {
         Content::TfRecord => Located::new(Kind::TfRecord, path),
         Content::Gzip | Content::Zlib if has_records(path) => Located::new(Kind::TfRecord, path),
         Content::Zip => return unpack::locate(path, need),
-        other => return Err(not_a_model(path, other)),
+        other => return Err(not_a_model(path, other, &bytes)),
     };
     Ok(located)
+}
+
+/// Whether a page is one of frazil's own.
+fn is_report(bytes: &[u8]) -> bool {
+    const HEAD: usize = 1024;
+    String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD)]).contains(page::POLICY)
 }
 
 /// Whether XML has a network at its root, as OpenVINO's models do.
@@ -204,13 +217,16 @@ fn of_prefix(prefix: &Path) -> Result<Located> {
     Err(Error::NotFound { path: prefix.to_path_buf(), near })
 }
 
-fn not_a_model(path: &Path, content: Content) -> Error {
+fn not_a_model(path: &Path, content: Content, bytes: &[u8]) -> Error {
     let (found, hint) = match content {
         Content::Empty => ("empty", "copy or download it again"),
         Content::LfsPointer => (
             "a Git LFS pointer",
             "the repository holds the real file elsewhere: run `git lfs pull` in it",
         ),
+        Content::Html if is_report(bytes) => {
+            ("a report of frazil", "it is read in a browser; give the model that it is about")
+        }
         Content::Html => (
             "an HTML page",
             "the download gave an error or log-in page instead of the file: download it again",

@@ -95,6 +95,7 @@ pub(crate) fn store_of(located: &Located, options: &Options) -> Result<Box<dyn T
         Kind::SafeTensors => Box::new(SafeTensors::open(path)?),
         Kind::Npz => Box::new(Npz::open(path)?),
         Kind::TfRecord => return Err(no_values(located, "give a checkpoint or a model file")),
+        Kind::Compiled => return Err(compiled(located)),
         Kind::Onnx | Kind::Openvino => {
             let hint = "its weights have lost their names: give the checkpoint that it came from";
             return Err(no_values(located, hint));
@@ -114,6 +115,18 @@ fn constants(located: &Located, graph: GraphDef) -> Result<GraphConsts> {
                 "its {n} variables have no values here: give the checkpoint that belongs to it"
             ),
         )),
+    }
+}
+
+/// What can be done with a compiled model, where it cannot be used.
+pub(crate) fn compiled(located: &Located) -> Error {
+    Error::WrongKind {
+        path: located.shown(),
+        found: located.kind.describe(),
+        expected: "the model that it was compiled from",
+        hint: "`frazil run`, `bench` and `predict` take a compiled model; for all else give what \
+               `frazil compile` or `frazil quantize` was given"
+            .into(),
     }
 }
 

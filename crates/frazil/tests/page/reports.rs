@@ -137,6 +137,7 @@ fn trained() {
     let trained = Trained {
         steps: 29,
         taken: 29,
+        stopped: false,
         tokens: 1000,
         seconds: 2.0,
         checkpoint: "model.ckpt-29".into(),

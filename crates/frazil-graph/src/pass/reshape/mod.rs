@@ -293,10 +293,16 @@ fn fits(graph: &Graph) -> Result<()> {
     let facts = match infer(graph) {
         Ok(facts) => facts,
         Err(Error::Shape { name, op, reason }) if op == "Slice" => {
-            let table = graph.find(&name).map(|id| origin(graph, id));
-            return Err(Error::Reshape {
-                name: table.map_or(name.clone(), |table| graph.node(table).name.clone()),
-                reason: format!("`{name}` wants more of it than there is: {reason}"),
+            let table = graph.find(&name).map(|id| graph.node(origin(graph, id)));
+            let rows = table.and_then(|table| match &table.op {
+                Op::Variable(variable) => i64::try_from(*variable.shape.as_ref()?.first()?).ok(),
+                op => i64::try_from(*op.as_const()?.shape().first()?).ok(),
+            });
+            let reason = format!("`{name}` wants more of it than there is: {reason}");
+            let name = table.map_or(name, |table| table.name.clone());
+            return Err(match rows {
+                Some(rows) => Error::TableTooSmall { name, reason, rows },
+                None => Error::Reshape { name, reason },
             });
         }
         Err(error) => return Err(error),
@@ -310,9 +316,10 @@ fn fits(graph: &Graph) -> Result<()> {
         if let (Some(rows), Some([limit])) = (rows, limit.as_deref())
             && *limit > rows
         {
-            return Err(Error::Reshape {
+            return Err(Error::TableTooSmall {
                 name: graph.node(origin(graph, id)).name.clone(),
                 reason: format!("`{}` wants {limit} rows of it, there are {rows}", node.name),
+                rows,
             });
         }
     }

@@ -316,9 +316,11 @@ fn numbers_are_put_in() {
     assert!(!graph.nodes().any(|(_, node)| matches!(node.op, Op::Shape(_) | Op::Pack(_))));
     let before = graph.clone();
     let error = reshape(&mut graph, &Reshape { seq: Size::Known(600), ..Reshape::default() });
-    let error = error.unwrap_err().to_string();
+    let error = error.unwrap_err();
+    let hint = error.hint();
+    assert_eq!(hint.as_deref(), Some("the model has 512 positions: give `--seq` at most 512"));
     assert_eq!(
-        error,
+        error.to_string(),
         "`positions`: `positions/Slice` wants more of it than there is: \
          600 from 0 on is outside of 512 (axis 0)"
     );

@@ -177,7 +177,10 @@ fn unpack(folder: &Path) -> Result<()> {
         let what = format!("`{}` has files that the tour did not make", folder.display());
         return Err(Error::Usage { what, hint: "name a new folder: `--dir FOLDER`".into() }.into());
     }
-    put(&folder.join(name), mark.as_bytes())?;
+    put(&folder.join(name), mark.as_bytes()).map_err(|error| Error::Usage {
+        what: format!("`{}` cannot be written to: {}", folder.display(), error.root_cause()),
+        hint: "`--dir FOLDER` puts it elsewhere".into(),
+    })?;
     for left in LEFT.map(|left| folder.join(left)) {
         if left.exists() {
             std::fs::remove_dir_all(&left).with_context(|| left.display().to_string())?;

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use frazil::bert::squad::{PredictOptions, Predictions, Question};
 use frazil::ops::predict::answer::{Answerer, Format, Options, Questions, Report};
 use frazil::ops::text_model;
+use frazil::tensor::words::plural;
 use serde::Serialize;
 
 use super::flags::TextFlags;
@@ -21,9 +22,11 @@ use crate::commands::progress::Progress;
 /// `context`, and `id` if there is one. Each question gives one line: id, probability, answer.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  frazil predict answer squad_model --question 'What floats?' --context 'Ice floats on water.'
+  frazil predict answer squad_model --question 'What floats?' \\
+      --context 'Ice floats on water.'
   frazil predict answer squad_model dev-v1.1.json --output-dir out
-  cat questions.jsonl | frazil predict answer squad_model - --jsonl > answers.jsonl")]
+  cat questions.jsonl | frazil predict answer squad_model - --jsonl \\
+      > answers.jsonl")]
 pub struct Args {
     /// The model
     model: PathBuf,
@@ -163,7 +166,11 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
         writeln!(out)?;
     }
     let Report { questions, windows, seconds, .. } = report;
-    let summary = format!("{questions} questions answered in {windows} windows, {seconds:.1} s");
+    let summary = format!(
+        "{questions} {} answered in {windows} {}, {seconds:.1} s",
+        plural(questions, "question"),
+        plural(windows, "window")
+    );
     say(quiet, &report.notes, &report.skipped, &summary);
     Ok(Outcome::Done)
 }

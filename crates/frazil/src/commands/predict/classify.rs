@@ -8,6 +8,7 @@ use frazil::bert::glue::own::Column;
 use frazil::bert::glue::{Split, Task};
 use frazil::ops::predict::classify::{Classifier, Options, Prediction, Report};
 use frazil::ops::predict::rows::Source;
+use frazil::tensor::words::plural;
 use serde_json::{Map, Value, json};
 
 use super::flags::TextFlags;
@@ -22,9 +23,12 @@ use crate::cli::Outcome;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   frazil predict classify model/ reviews.tsv --labels bad,good > labels.tsv
-  frazil predict classify model/ --text 'Frazil binds.' --pair 'Ice binds together.'
-  frazil predict classify model/ glue_data/MRPC --task MRPC --split dev --out dev.tsv --json
-  cat questions.txt | frazil predict classify frozen.pb - --vocab vocab.txt --jsonl")]
+  frazil predict classify model/ --text 'Frazil binds.' \\
+      --pair 'Ice binds together.'
+  frazil predict classify model/ glue_data/MRPC --task MRPC --split dev \\
+      --out dev.tsv --json
+  cat questions.txt | frazil predict classify frozen.pb - --vocab vocab.txt \\
+      --jsonl")]
 pub struct Args {
     /// The model
     model: PathBuf,
@@ -139,7 +143,12 @@ fn finish(report: &Report, output: &OutFlags, quiet: bool, out: &mut dyn Write) 
         serde_json::to_writer_pretty(&mut *out, report)?;
         writeln!(out)?;
     }
-    let mut summary = format!("{} rows classified in {:.2} s", report.rows, report.seconds);
+    let mut summary = format!(
+        "{} {} classified in {:.2} s",
+        report.rows,
+        plural(report.rows, "row"),
+        report.seconds
+    );
     if let Some(labels) = &report.labels {
         let counts: Vec<String> =
             labels.iter().zip(&report.predicted).map(|(l, n)| format!("{n} {l}")).collect();

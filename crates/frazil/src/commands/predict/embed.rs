@@ -22,8 +22,10 @@ use crate::commands::progress::Progress;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   frazil predict embed all-MiniLM-L6-v2 'Frazil ice binds and packs.'
-  frazil predict embed uncased_L-12_H-768_A-12 --file texts.txt --pooling cls -o vectors.npy
-  frazil predict embed multilingual-e5-small --file rows.jsonl --text-column body -o vectors.npz")]
+  frazil predict embed uncased_L-12_H-768_A-12 --file texts.txt \\
+      --pooling cls -o vectors.npy
+  frazil predict embed multilingual-e5-small --file rows.jsonl \\
+      --text-column body -o vectors.npz")]
 pub struct Args {
     /// The model
     model: PathBuf,

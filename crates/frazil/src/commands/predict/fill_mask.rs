@@ -18,8 +18,10 @@ use crate::commands::progress::Progress;
 /// BertForPreTraining.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  frazil predict fill-mask uncased_L-12_H-768_A-12 'The river [MASK] in winter.'
-  frazil predict fill-mask bert-base-uncased --file texts.txt --top 10 --json > filled.jsonl")]
+  frazil predict fill-mask uncased_L-12_H-768_A-12 \\
+      'The river [MASK] in winter.'
+  frazil predict fill-mask bert-base-uncased --file texts.txt --top 10 \\
+      --json > filled.jsonl")]
 pub struct Args {
     /// The model
     model: PathBuf,

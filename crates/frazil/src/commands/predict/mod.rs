@@ -22,8 +22,10 @@ pub use sink::say;
 /// Classify, answer and embed text with a model of any kind
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  frazil predict classify model/ --text 'Frazil binds.' --pair 'Ice binds together.'
-  frazil predict answer squad_model --question 'What floats?' --context 'Ice floats on water.'")]
+  frazil predict classify model/ --text 'Frazil binds.' \\
+      --pair 'Ice binds together.'
+  frazil predict answer squad_model --question 'What floats?' \\
+      --context 'Ice floats on water.'")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,

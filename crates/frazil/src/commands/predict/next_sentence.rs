@@ -16,7 +16,8 @@ use crate::cli::Outcome;
 /// `text` and `pair` by name, or `--text-column 1 --pair-column 2`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  frazil predict next-sentence bert_model.ckpt --text 'It froze.' --pair 'Ice drifted by.'
+  frazil predict next-sentence bert_model.ckpt --text 'It froze.' \\
+      --pair 'Ice drifted by.'
   frazil predict next-sentence uncased_L-12_H-768_A-12 pairs.jsonl --jsonl")]
 pub struct Args {
     /// The model

@@ -30,10 +30,11 @@ pub use live::Live;
 /// on where it was.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  frazil quantize squad_model --task squad --calibration train-v1.1.json --evaluation dev-v1.1.json \\
-      --max-drop 1% -o int8.frazil -o int8.onnx
+  frazil quantize squad_model --task squad --calibration train-v1.1.json \\
+      --evaluation dev-v1.1.json --max-drop 1% -o int8.frazil -o int8.onnx
   frazil quantize bert_fp32.pb --config bert.yaml --evaluation dev-v1.1.json
-  frazil quantize mrpc_model --task mrpc --evaluation MRPC --strategy bayesian -o int8.frazil
+  frazil quantize mrpc_model --task mrpc --evaluation MRPC \\
+      --strategy bayesian -o int8.frazil
   frazil quantize squad_model --config workspace/recipe.yaml -o again.frazil")]
 pub struct Args {
     /// The model

@@ -20,16 +20,19 @@ use frazil::convert::Refusal;
 use frazil::ops::convert::Report;
 use frazil::source::open_graph;
 
-use self::args::Flags;
+pub use self::args::Flags;
 use self::open::convert_open;
 use self::plan::{Plan, Talk, plan};
 use crate::cli::Outcome;
 
 /// Of the whole command line.
 const EXAMPLES: &str = "Examples:
-  frazil mo --input_model frozen.pb --output unstack --input_shape [1,384],[1,384],[1,384] --output_dir ir
-  frazil mo --framework tf --input_model frozen.pb --output_dir ir --disable_nhwc_to_nchw \\
-      --input \"IteratorGetNext:0{i32}[1 128],IteratorGetNext:1{i32}[1 128],IteratorGetNext:4{i32}[1 128]\"";
+  frazil mo --input_model frozen.pb --output unstack \\
+      --input input_ids,input_mask,segment_ids \\
+      --input_shape [1,384],[1,384],[1,384] --output_dir ir
+  frazil mo --framework tf --input_model frozen.pb --output_dir ir \\
+      --input \"input_ids[1 128],input_mask[1 128],segment_ids[1 128]\" \\
+      --disable_nhwc_to_nchw";
 
 /// OpenVINO's Model Optimizer: a TensorFlow model to OpenVINO's IR
 #[derive(Debug, clap::Args)]

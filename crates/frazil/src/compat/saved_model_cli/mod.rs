@@ -50,7 +50,8 @@ enum Command {
     infer_long_args = true,
     after_help = "Examples:
   frazil saved_model_cli show --dir export/1571234567 --all
-  frazil saved_model_cli show --dir export/1571234567 --tag_set serve --signature_def serving_default"
+  frazil saved_model_cli show --dir export/1571234567 --tag_set serve \\
+      --signature_def serving_default"
 )]
 struct ShowArgs {
     /// Folder of the SavedModel

@@ -20,7 +20,7 @@ use std::time::Instant;
 use frazil_bert::Head;
 use frazil_kernels::par::Pool;
 use frazil_kernels::{Isa, peak};
-use frazil_runtime::{Engine, StepTime};
+use frazil_runtime::{Engine, Error as RunError, StepTime};
 use serde::Serialize;
 
 pub use inputs::batch;
@@ -201,6 +201,23 @@ pub struct StepSum {
     pub bytes: f64,
 }
 
+/// Says what to measure instead where a model has too few positions for the longest sequence.
+fn too_long(error: Error, longest: usize) -> Error {
+    let Error::Run(cause) = &error else { return error };
+    let RunError::Operands { reason, .. } = &**cause else { return error };
+    let most = reason.strip_suffix(" positions").and_then(|text| text.rsplit(' ').next());
+    match most.and_then(|most| most.parse::<usize>().ok()) {
+        Some(most) if most < longest => Error::Usage {
+            what: error.to_string(),
+            hint: format!(
+                "give `--seq` at most {most}, or `--lengths lognormal:{},0.3,{most}`",
+                most / 2
+            ),
+        },
+        _ => error,
+    }
+}
+
 /// Measures. Variants without a model of their own are of `model`.
 pub fn bench(model: &Model, options: &Options) -> Result<Report> {
     let lengths = match &options.lengths {
@@ -213,11 +230,14 @@ pub fn bench(model: &Model, options: &Options) -> Result<Report> {
             hint: "give a batch and a length above 0".into(),
         });
     }
-    let mut prepared = prepare(model, options, &lengths)?;
+    let longest = lengths.iter().copied().max().unwrap_or(0);
+    let mut prepared =
+        prepare(model, options, &lengths).map_err(|error| too_long(error, longest))?;
     let mut turn = |counts: bool| -> Result<()> {
         for variant in &mut prepared.variants {
             let batches = &prepared.subjects[variant.subject].batches;
-            variant.times.round(&variant.engines, batches, counts)?;
+            let round = variant.times.round(&variant.engines, batches, counts);
+            round.map_err(|error| too_long(error, longest))?;
         }
         Ok(())
     };

@@ -22,12 +22,12 @@ use frazil_graph::{Dim, Graph, Op, Port, Symbol};
 use frazil_kernels::Isa;
 use frazil_runtime::{Engine, EngineOptions, Packed, PackedWeights};
 use frazil_tensor::file::{self, AtomicFile};
-use frazil_tensor::npy::Npz;
 use frazil_tensor::{DType, Tensor};
 use frazil_tf::graph_def;
 use serde::{Deserialize, Serialize};
 
 use super::bench::Model;
+use super::inspect::model::End;
 use super::run::batches;
 use super::{minmax, role};
 use crate::source::open_graph;
@@ -243,7 +243,7 @@ fn quantize(graph: &mut Graph, how: &Calibration) -> Result<()> {
             minmax::by_lengths(graph, &roles, &[128, 17, 64, 96, 33, 128, 8, 50])
         }
         Calibration::Inputs(path) => {
-            let given = Npz::open(path)?;
+            let given = role::arrays(path)?;
             let (fed, _) = role::assign(&roles, &given, &Default::default())?;
             let batches = batches(graph, &fed)?;
             let done = minmax::by_batches(graph, &batches);
@@ -368,6 +368,103 @@ fn outputs(graph: &Graph) -> Vec<OutputEntry> {
     graph.outputs.iter().map(entry).collect()
 }
 
+/// What a compiled file says of itself.
+#[derive(Clone, Debug, Serialize)]
+pub struct Description {
+    /// The frazil that wrote it.
+    pub frazil: String,
+    /// Whether this frazil runs it.
+    pub readable: bool,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// For which instructions.
+    pub isas: Vec<String>,
+    /// Products whose weights are packed.
+    pub products: usize,
+    /// Whether products are computed in bytes; unknown of a file that this frazil does not run.
+    pub int8: Option<bool>,
+    /// What must be fed.
+    pub inputs: Vec<End>,
+    /// What it computes: names alone.
+    pub outputs: Vec<String>,
+}
+
+/// Reads the header, and of a file that this frazil runs the graph: no weights.
+pub fn describe(path: &Path) -> Result<Description> {
+    let bytes = file::map(path)?;
+    let (version, header, _) = header(path, &bytes)?;
+    let readable = is_ours(&version);
+    let mut isas: Vec<String> = Vec::new();
+    for entry in &header.packed {
+        if !isas.contains(&entry.isa) {
+            isas.push(entry.isa.clone());
+        }
+    }
+    let first = header.packed.iter().filter(|entry| isas.first() == Some(&entry.isa));
+    let end = |entry: &InputEntry| End {
+        name: entry.name.clone(),
+        dtype: entry.dtype.clone(),
+        shape: entry
+            .dims
+            .as_ref()
+            .map_or("unknown".into(), |dims| format!("[{}]", dims.join(", "))),
+    };
+    Ok(Description {
+        products: first.count(),
+        int8: readable.then(|| Compiled::open(path)).transpose()?.map(|model| model.is_int8()),
+        bytes: bytes.len() as u64,
+        inputs: header.inputs.iter().map(end).collect(),
+        outputs: header.outputs.into_iter().map(|entry| entry.name).collect(),
+        frazil: header.frazil,
+        readable,
+        isas,
+    })
+}
+
+/// Whether a header is of a file that this frazil wrote, or might have written.
+fn is_ours(version: &serde_json::Value) -> bool {
+    version["layout"] == LAYOUT && version["frazil"] == env!("CARGO_PKG_VERSION")
+}
+
+/// Why a compiled file cannot be used.
+fn refuse(path: &Path, what: &str, hint: &str) -> Error {
+    Error::Usage { what: format!("`{}` {what}", path.display()), hint: hint.into() }
+}
+
+const AGAIN: &str = "compile the model again with `frazil compile`";
+
+fn damaged(path: &Path) -> Error {
+    refuse(path, "is damaged", AGAIN)
+}
+
+/// The header, untyped and typed, and where blocks begin. A header of another version is refused if it
+/// has other fields.
+fn header(path: &Path, bytes: &Bytes) -> Result<(serde_json::Value, Header, usize)> {
+    let damaged = || damaged(path);
+    let word = |at: usize| -> Option<u32> {
+        Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+    };
+    if bytes.get(..8) != Some(&MAGIC[..]) {
+        return Err(refuse(path, "is no compiled model", "`frazil compile` makes one"));
+    }
+    let (length, crc) = (word(8).ok_or_else(damaged)?, word(12).ok_or_else(damaged)?);
+    let end = 16 + length as usize;
+    let text = bytes.get(16..end).ok_or_else(damaged)?;
+    if crc32c::crc32c(text) != crc {
+        return Err(damaged());
+    }
+    let version: serde_json::Value = serde_json::from_slice(text).map_err(|_| damaged())?;
+    let header = serde_json::from_slice(text).map_err(|_| match is_ours(&version) {
+        true => damaged(),
+        false => of_another(path, &version),
+    })?;
+    Ok((version, header, end))
+}
+
+fn of_another(path: &Path, version: &serde_json::Value) -> Error {
+    refuse(path, &format!("was compiled by frazil {}", version["frazil"]), AGAIN)
+}
+
 /// Whether the file is a compiled model.
 pub fn is_compiled(path: &Path) -> bool {
     let mut begin = [0; MAGIC.len()];
@@ -389,33 +486,15 @@ impl Compiled {
     /// Maps the file; refuses one that is damaged, or that another version wrote.
     pub fn open(path: &Path) -> Result<Self> {
         let bytes = file::map(path)?;
-        let refuse = |what: &str, hint: &str| Error::Usage {
-            what: format!("`{}` {what}", path.display()),
-            hint: hint.into(),
-        };
-        let again = "compile the model again with `frazil compile`";
-        let damaged = || refuse("is damaged", again);
-        let word = |at: usize| -> Option<u32> {
-            Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-        };
-        if bytes.get(..8) != Some(&MAGIC[..]) {
-            return Err(refuse("is no compiled model", "`frazil compile` makes one"));
+        let damaged = || damaged(path);
+        let (version, header, end) = header(path, &bytes)?;
+        if !is_ours(&version) {
+            return Err(of_another(path, &version));
         }
-        let (length, crc) = (word(8).ok_or_else(damaged)?, word(12).ok_or_else(damaged)?);
-        let header = bytes.get(16..16 + length as usize).ok_or_else(damaged)?;
-        if crc32c::crc32c(header) != crc {
-            return Err(damaged());
-        }
-        let version: serde_json::Value = serde_json::from_slice(header).map_err(|_| damaged())?;
-        if version["layout"] != LAYOUT || version["frazil"] != env!("CARGO_PKG_VERSION") {
-            let what = format!("was compiled by frazil {}", version["frazil"]);
-            return Err(refuse(&what, again));
-        }
-        let header: Header = serde_json::from_slice(header).map_err(|_| damaged())?;
         if header.length != bytes.len() as u64 {
             return Err(damaged());
         }
-        let body = bytes.slice(16 + length as usize..);
+        let body = bytes.slice(end..);
         let block = |block: Block| -> Result<Bytes> {
             let range = usize::try_from(block.offset).ok().zip(usize::try_from(block.length).ok());
             let range = range.and_then(|(begin, len)| Some(begin..begin.checked_add(len)?));

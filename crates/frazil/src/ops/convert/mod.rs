@@ -160,10 +160,26 @@ pub fn convert(
         prepare(&mut opened, options)?;
         write(opened, output, options, started)?
     };
+    report.notes.extend(other_ending(output, options.to));
     if options.verify {
         report.verification = Some(check_result(source, output, options, &report)?);
     }
     Ok(report)
+}
+
+/// A name that ends as those of another format do.
+fn other_ending(output: &Path, to: Target) -> Option<String> {
+    let (is, of) = match to {
+        Target::Tf => ("a frozen graph", "pb"),
+        Target::Onnx => ("an ONNX model", "onnx"),
+        Target::Openvino => ("an OpenVINO model", "xml"),
+        // These are folders.
+        Target::SavedModel | Target::Huggingface | Target::Checkpoint => return None,
+    };
+    let end = output.extension()?.to_str()?;
+    let others = ["pb", "onnx", "xml", "bin", "frazil", "safetensors", "npz", "html"];
+    (end != of && others.contains(&end))
+        .then(|| format!("`{}` is {is}, though its name ends in `.{end}`", output.display()))
 }
 
 /// Opens what was written and runs it beside the source, on generated inputs.

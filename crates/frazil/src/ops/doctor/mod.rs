@@ -22,6 +22,8 @@ pub const SECONDS: f64 = 2.0;
 pub struct Report {
     /// Of frazil.
     pub version: &'static str,
+    /// The commit of a release build.
+    pub commit: Option<&'static str>,
     /// The architecture and the system that it was built for.
     pub target: String,
     /// The CPU's name, where the system tells.
@@ -68,6 +70,7 @@ pub fn doctor(seconds: f64) -> Result<Report> {
         .collect();
     Ok(Report {
         version: env!("CARGO_PKG_VERSION"),
+        commit: crate::commit(),
         target: format!("{} {}", std::env::consts::ARCH, std::env::consts::OS),
         cpu: line_of("/proc/cpuinfo", "model name"),
         features: features(),

@@ -118,13 +118,28 @@ pub struct Report {
     pub skipped: Vec<String>,
 }
 
+/// A file of predictions, where the questions are wanted, is easily given.
+fn no_data(path: &Path, error: frazil_bert::Error) -> Error {
+    use frazil_bert::Error::{InFile, MissingKey};
+    match error {
+        InFile { source, .. } if matches!(*source, MissingKey("data")) => Error::Usage {
+            what: format!("`{}` is no SQuAD file: it has no `data`", path.display()),
+            hint: "are the two the other way round? The questions come first, then the predictions"
+                .into(),
+        },
+        other => other.into(),
+    }
+}
+
 /// Scores the predictions of a file.
 pub fn squad(
     data: impl AsRef<Path>,
     predictions: impl AsRef<Path>,
     options: &Options,
 ) -> Result<Report> {
-    let reference = Reference::open(data, options.on_bad_row)?;
+    let data = data.as_ref();
+    let reference =
+        Reference::open(data, options.on_bad_row).map_err(|error| no_data(data, error))?;
     let predictions = read_predictions(predictions)?;
     let odds = options.null_odds.as_deref();
     let (version, scores, missing) = match options.version.unwrap_or_else(|| reference.version()) {

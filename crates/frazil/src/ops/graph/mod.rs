@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use frazil_graph::pass::{self, Fusions};
 use frazil_graph::{Graph, NodeId, Op};
+use frazil_tensor::words::plural;
 use serde::Serialize;
 
 use super::convert::Note;
@@ -66,6 +67,8 @@ pub fn draw(path: &Path, options: &GraphOptions) -> Result<Drawing> {
             notes = opened.notes;
             (opened.graph, true)
         }
+        // A name that the user gave is meant.
+        Err(error) if is_unknown(&error) => return Err(error),
         Err(error) => {
             notes.push(format!("as it runs: not cut to its outputs, since {error}"));
             (whole.clone(), false)
@@ -134,6 +137,19 @@ fn leading_somewhere(graph: &Graph) -> Vec<NodeId> {
     needed.into_iter().collect()
 }
 
+/// Whether a place that was named is not there.
+fn is_unknown(error: &Error) -> bool {
+    use frazil_convert::Error::{NotInGraph, UnknownInput};
+    use frazil_graph::Error::{NotAPort, UnknownNode, UnknownPort};
+    match error {
+        Error::Graph(error) => {
+            matches!(**error, UnknownNode { .. } | UnknownPort { .. } | NotAPort { .. })
+        }
+        Error::Convert(error) => matches!(**error, UnknownInput { .. } | NotInGraph { .. }),
+        _ => false,
+    }
+}
+
 /// Folds and fuses, and packs the rows of a graph that is cut.
 pub(super) fn raise(graph: &mut Graph, cut: bool) -> Result<pass::Report> {
     pass::fold(graph)?;
@@ -164,7 +180,12 @@ fn render(report: &Report, pictures: &[Picture], words: &Words) -> Result<String
     if let Some(running) = report.running_nodes {
         about.push(format!("{running} nodes as it runs, folded and fused"));
     }
-    about.extend(report.applied.iter().map(|(rule, count)| format!("{rule}: {count} ×")));
+    about.extend(
+        report
+            .applied
+            .iter()
+            .map(|(rule, count)| format!("{rule}: {count} {}", plural(*count, "time"))),
+    );
     let aside = report.foreign - report.foreign_needed;
     if aside > 0 {
         about.push(format!("{aside} nodes are for training and saving, not needed to run"));

@@ -1,6 +1,7 @@
 //! Tells what is in a file: variables, heads and configuration of a checkpoint; inputs, likely
 //! outputs and baked-in sizes of a graph; tags and signatures of a SavedModel; ends, operations
-//! and constants of an ONNX or OpenVINO model; features of records. Reads names and messages, not tensors, unless one is asked for.
+//! and constants of an ONNX or OpenVINO model; the header of a compiled one; features of records. Reads
+//! names and messages, not tensors, unless one is asked for.
 
 pub mod graph;
 pub mod model;
@@ -31,6 +32,7 @@ pub use records::RecordsReport;
 pub use values::{Statistics, TensorReport};
 
 use crate::Result;
+use crate::ops::compile;
 use crate::source::{self, Kind, Located, Need, locate, open_weights, store_of};
 
 /// What to look at.
@@ -69,6 +71,8 @@ pub struct Report {
     pub graphs: Vec<TaggedGraph>,
     /// An ONNX or OpenVINO model.
     pub model: Option<ModelReport>,
+    /// A compiled model.
+    pub compiled: Option<compile::Description>,
     /// A record file's content.
     pub records: Option<RecordsReport>,
     /// The tensors that were asked for.
@@ -164,6 +168,7 @@ pub fn inspect(path: &Path, options: &Options) -> Result<Report> {
         config: None,
         graphs: Vec::new(),
         model: None,
+        compiled: None,
         records: None,
         tensors: Vec::new(),
         npz: None,
@@ -200,6 +205,7 @@ pub fn inspect(path: &Path, options: &Options) -> Result<Report> {
         }
         Kind::SafeTensors | Kind::Npz => report.add_store(&located, options)?,
         Kind::TfRecord => report.records = Some(records::summarise(&located.path)?),
+        Kind::Compiled => report.compiled = Some(compile::describe(&located.path)?),
         Kind::Onnx | Kind::Openvino => {
             let (model, constants) = match located.kind {
                 Kind::Onnx => model::of_onnx(&located.path)?,

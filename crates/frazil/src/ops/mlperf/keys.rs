@@ -46,6 +46,19 @@ impl Kind {
         }
     }
 
+    /// What stands for a value in a help text.
+    pub fn placeholder(self) -> &'static str {
+        match self {
+            Text | Any => "VALUE",
+            Count | Integer => "N",
+            Number => "X",
+            Truth => "true|false",
+            Texts => "FILE…",
+            Counts => "N…",
+            Table => "JSON",
+        }
+    }
+
     /// Whether a value is of this kind.
     pub fn has(self, value: &Value) -> bool {
         let all = |of: &dyn Fn(&Value) -> bool| value.as_array().is_some_and(|v| v.iter().all(of));

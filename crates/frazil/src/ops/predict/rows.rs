@@ -335,7 +335,7 @@ mod tests {
         let second = Columns { text: Some(Column::Index(1)), ..Columns::default() };
         let error = rows(b"a\tb\nc\n", Format::Tsv, &second).unwrap_err();
         let cause = std::error::Error::source(&error).unwrap().to_string();
-        assert_eq!(cause, "line 2: expected the text in column 2, but there are 1 columns");
+        assert_eq!(cause, "line 2: expected the text in column 2, but there is 1 column");
     }
 
     #[test]

@@ -15,7 +15,6 @@ use frazil_graph::Graph;
 use frazil_graph::op::{Op, Unary};
 use frazil_runtime::{Inputs, Options as SessionOptions, Session};
 use frazil_tensor::TensorStore;
-use frazil_tensor::npy::Npz;
 use serde::Serialize;
 
 use super::role::{self, InputRole};
@@ -218,7 +217,7 @@ fn given(
     pairs: &[Pair],
     notes: &mut Vec<String>,
 ) -> Result<Vec<[Inputs; 2]>> {
-    let store = Npz::open(path)?;
+    let store = role::arrays(path)?;
     let names = |side: fn(&Pair) -> (&String, &String)| {
         pairs.iter().map(side).map(|(own, other)| (own.clone(), other.clone())).collect()
     };

@@ -18,7 +18,7 @@ use super::{GraphOptions, Loaded};
 use crate::ops::model::{Model, Request};
 use crate::source::folder::checkpoint_of_meta;
 use crate::source::locate::{Kind, Located, Need, locate};
-use crate::source::weights::store_of;
+use crate::source::weights::{compiled, store_of};
 use crate::{Error, Result};
 
 pub(super) fn load(located: &Located, options: &GraphOptions) -> Result<Loaded> {
@@ -29,6 +29,7 @@ pub(super) fn load(located: &Located, options: &GraphOptions) -> Result<Loaded> 
         Kind::SavedModel => from_saved_model(located, options),
         Kind::Onnx => Ok(whole(onnx::import(&located.path)?)),
         Kind::Openvino => Ok(whole(openvino::import(&located.path)?)),
+        Kind::Compiled => Err(compiled(located)),
         Kind::TfRecord => Err(Error::WrongKind {
             path: located.shown(),
             found: located.kind.describe(),

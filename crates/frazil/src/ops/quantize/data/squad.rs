@@ -71,7 +71,7 @@ pub(super) fn read(
         None => None,
         Some(path) => {
             let read = ReadOptions { on_bad_row: options.on_bad_row, ..ReadOptions::default() };
-            let rows = read_examples(path, read)?;
+            let rows = read_examples(path, read).map_err(|error| no_squad(path, error))?;
             let reference = Reference::open(path, options.on_bad_row)?;
             if !rows.skipped.is_empty() {
                 notes.push(format!("{} questions cannot be used", rows.skipped.len()));
@@ -131,6 +131,20 @@ pub(super) fn read(
     Ok(Data { calibration, examples, metric, calibrated_on, evaluated_on, notes })
 }
 
+/// What is taken, where a file is of another kind.
+fn no_squad(path: &Path, error: frazil_bert::Error) -> Error {
+    use frazil_bert::Error::{InFile, Json};
+    match error {
+        InFile { source, .. } if matches!(*source, Json { .. }) => Error::Usage {
+            what: format!("`{}` is no SQuAD file: {source}", path.display()),
+            hint: "questions are taken as a SQuAD file such as dev-v1.1.json, or as TFRecords of \
+                   their windows"
+                .into(),
+        },
+        other => other.into(),
+    }
+}
+
 /// Windows of a file of questions, or of records.
 fn calibration(
     path: &Path,
@@ -143,7 +157,11 @@ fn calibration(
         let origin = origin(path, 0, &drawn);
         return Ok((drawn, origin));
     }
-    let mut questions = Questions::open(path, None, options.on_bad_row)?;
+    let questions = Questions::open(path, None, options.on_bad_row);
+    let mut questions = questions.map_err(|error| match error {
+        Error::Bert(error) => no_squad(path, error),
+        other => other,
+    })?;
     let mut all = Vec::new();
     while let Some(example) = questions.pull()? {
         all.push(example);

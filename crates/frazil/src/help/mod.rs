@@ -1,6 +1,8 @@
 //! What `frazil help` shows: the commands by what they are for. Each command's own help has
 //! examples; tests see to it that every command has a group and examples that can be read.
 
+pub mod tools;
+
 use std::sync::LazyLock;
 
 use clap::{Command, CommandFactory};
@@ -44,19 +46,37 @@ const GROUPS: [(&str, &[&str]); 9] = [
 /// What stands below the commands.
 const CLOSING: &str = "Examples:
   frazil inspect uncased_L-12_H-768_A-12.zip
-  frazil convert bert_model.ckpt.meta --to onnx -o bert.onnx --batch dynamic --seq dynamic --verify
+  frazil convert bert_model.ckpt.meta --to onnx -o bert.onnx --batch dynamic \\
+      --seq dynamic --verify
 
-`frazil help COMMAND` tells the flags of one, with examples; `frazil demo` shows them all at work.
-Exit codes: 0 done, 1 a check failed, 2 error.";
+`frazil help COMMAND` tells the flags of one, with examples; `frazil demo`
+shows them all at work.
+Exit codes: 0 done, 1 a check failed, 2 error. The old tools of TensorFlow and
+google-research/bert end with 1 where the originals did.";
+
+/// Columns of a terminal that every text fits into.
+const WIDTH: usize = 80;
 
 /// What `--version` says: the version, the commit of a release build, and the instructions that kernels
 /// use on this machine.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
     let isa = frazil::kernels::cpu::Isa::chosen().map_or("unknown FRAZIL_ISA", |isa| isa.name());
-    let commit = option_env!("FRAZIL_COMMIT").filter(|commit| !commit.is_empty());
-    let commit = commit.map_or(String::new(), |commit| format!("{commit}, "));
+    let commit = frazil::commit().map_or(String::new(), |commit| format!("{commit}, "));
     format!("{} ({commit}{isa})", env!("CARGO_PKG_VERSION"))
 });
+
+/// The command line as it is shown: with the flags of commands that read their words themselves.
+pub fn shown() -> Command {
+    tools::with_flags(command())
+}
+
+/// The long help of one command.
+pub fn of(name: &str) -> String {
+    let mut all = shown();
+    all.build(); // gives it its full name
+    let command = all.find_subcommand_mut(name).expect("only commands ask for their own help");
+    command.render_long_help().to_string()
+}
 
 /// The command line with its help.
 pub fn command() -> Command {
@@ -79,15 +99,37 @@ fn grouped(command: &Command) -> String {
                 // clap adds this one.
                 None => "Tell about a command".to_owned(),
             };
-            text.push_str(&format!("  {name:width$}  {}\n", about.trim_end_matches('.')));
+            let mut lines = wrapped(about.trim_end_matches('.'), WIDTH - width - 4).into_iter();
+            text.push_str(&format!("  {name:width$}  {}\n", lines.next().unwrap_or_default()));
+            for line in lines {
+                text.push_str(&format!("  {:width$}  {line}\n", ""));
+            }
         }
         text.push('\n');
     }
     text
 }
 
+/// Words in lines of at most so many columns.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// The examples of an old tool, whose `--help` is its own: to be shown below it.
 pub fn examples_of(tool: &str) -> Option<String> {
+    if ["bert", "create_submission"].contains(&tool) {
+        return None; // theirs is `of`, which has them
+    }
     let command = Cli::command();
     let help = command.find_subcommand(tool)?.get_after_help()?;
     Some(help.to_string())
@@ -133,9 +175,12 @@ mod tests {
     /// Every command with its flags, as a page.
     fn reference() -> String {
         let mut found = Vec::new();
-        all(&command(), &[], &mut found);
+        all(&shown(), &[], &mut found);
         let mut text = "# Every command and its flags\n\nMade of the program's own help; a test keeps it \
-                        fresh (`SNAPSHOTS=overwrite cargo test --workspace --bin frazil` writes it anew).\n"
+                        fresh (`SNAPSHOTS=overwrite cargo test --workspace --bin frazil` writes it anew).\n\
+                        \nExit codes: 0 done, 1 a check failed, 2 error. The old tools of TensorFlow and \
+                        google-research/bert (`freeze_graph`, `run_squad` and the others) end with 1 where \
+                        the originals did.\n"
             .to_owned();
         for (words, command) in found.iter().filter(|(_, command)| !command.has_subcommands()) {
             let words = format!("frazil {}", words.join(" "));
@@ -188,6 +233,12 @@ mod tests {
         }
     }
 
+    /// Lines below `Examples:` that a terminal would break, so that they could not be copied.
+    fn too_wide(name: &str, help: &str) -> Vec<String> {
+        let lines = help.lines().filter(|line| line.chars().count() > WIDTH - 2);
+        lines.map(|line| format!("{name}: wider than a terminal: `{line}`")).collect()
+    }
+
     #[test]
     fn every_command_has_a_group() {
         let command = Cli::command();
@@ -213,11 +264,13 @@ mod tests {
         for (words, command) in &found {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             check(&words.join(" "), &help, &mut complaints);
+            complaints.extend(too_wide(&words.join(" "), &help));
             if command.get_about().is_none() {
                 complaints.push(format!("{words:?} does not say what it does"));
             }
         }
         check("", CLOSING, &mut complaints);
+        complaints.extend(too_wide("", CLOSING));
         assert!(complaints.is_empty(), "{}", complaints.join("\n"));
     }
 
@@ -240,6 +293,6 @@ mod tests {
             assert!(help.contains(text), "{help}");
         }
         let longest = help.lines().map(|line| line.chars().count()).max();
-        assert!(longest.is_some_and(|longest| longest <= 125), "{longest:?}: {help}");
+        assert!(longest.is_some_and(|longest| longest <= WIDTH), "{longest:?}: {help}");
     }
 }
