@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::{FromArgMatches, Parser, Subcommand};
 use frazil::train::comm::{Comm, world};
 
-use crate::{commands, compat, help};
+use crate::{commands, compat, help, hints};
 
 /// What a command that ran to its end has to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +135,10 @@ pub fn run(
     let words: Vec<OsString> =
         std::iter::once("frazil".into()).chain(words.into_iter().map(Into::into)).collect();
     let helped = asked_for_help(&words);
-    let cli = Cli::from_arg_matches(&help::command().try_get_matches_from(words)?)?;
+    let known = help::command();
+    let matches = known.clone().try_get_matches_from(words)?;
+    hints::running(hints::flags_of(&known, &matches));
+    let cli = Cli::from_arg_matches(&matches)?;
     let Some(command) = cli.command.or_else(tour) else {
         write!(out, "{}", help::command().render_help())?;
         return Ok(Outcome::Done);
@@ -234,7 +237,7 @@ pub fn report(error: &anyhow::Error) {
     for cause in error.chain().skip(1) {
         say!("caused by: {cause}");
     }
-    if let Some(hint) = error.chain().find_map(hint) {
+    if let Some(hint) = error.chain().find_map(hint).and_then(|hint| hints::spoken(&hint)) {
         say!("hint: {hint}");
     }
 }

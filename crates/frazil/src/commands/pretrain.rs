@@ -18,6 +18,7 @@ use frazil::train::run::Go;
 use super::finetune::{Live, planned};
 use super::table::thousands;
 use crate::cli::{self, Outcome};
+use crate::hints;
 
 /// Pre-train by a configuration of MLPerf, on packed data
 #[derive(Debug, clap::Args)]
@@ -103,6 +104,7 @@ fn read(arguments: &[OsString], submission: bool) -> Result<(Own, Settings), Err
     };
     let words: Vec<String> =
         arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    hints::running(KEYS.iter().map(|key| key.name.replace('_', "-")));
     let mut settings = Settings::default();
     settings.flags(&words, &mut |name, value| {
         let needed = || Error::Usage {

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use frazil::tensor::nearest;
 
 use crate::cli::Outcome;
+use crate::hints;
 
 /// What a flag's value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,6 +177,7 @@ impl Program {
         words: &[OsString],
         out: &mut dyn Write,
     ) -> std::io::Result<Result<Values, Outcome>> {
+        hints::running(self.flags.iter().map(|flag| flag.name));
         let words = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         Ok(match self.parse(words) {
             Ok(Asked::Help) => {

@@ -113,7 +113,11 @@ fn options(values: &Values) -> Result<Options, Error> {
     };
     Ok(Options {
         input_file: text("input_file")?.to_owned(),
-        output_files: text("output_file")?.split(',').map(Into::into).collect(),
+        output_files: text("output_file")?
+            .split(',')
+            .filter(|name| !name.is_empty())
+            .map(Into::into)
+            .collect(),
         vocab_file: text("vocab_file")?.into(),
         do_lower_case: values.truth("do_lower_case"),
         format,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use frazil_bert::build::{self, build};
 use frazil_bert::config::Formulas;
 use frazil_bert::packing::Depth;
-use frazil_bert::samples::{Reader, ReaderOptions};
+use frazil_bert::samples::{Kind, Reader, ReaderOptions};
 use frazil_bert::{BertConfig, Head};
 use frazil_convert::tf;
 use frazil_runtime::{EngineOptions, Parameters};
@@ -179,6 +179,7 @@ pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) 
         ..options.reading.clone()
     };
     let mut reader = Reader::open(&options.records, reading)?;
+    reader.expect(kind(options.head))?;
     let before = newest(&options.output_dir)?;
     same_folder(comm, before.as_deref())?;
     if before.is_none() {
@@ -245,6 +246,15 @@ pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) 
     })?;
     let steps = trainer.steps();
     Ok(Trained { checkpoint, steps, taken: steps - from, tokens, seconds })
+}
+
+/// What samples must be for, so that a head can be learnt from them.
+fn kind(head: Head) -> Kind {
+    match head {
+        Head::Classifier => Kind::Classifier,
+        Head::Squad => Kind::Squad,
+        Head::Pretraining | Head::Mlm | Head::Nsp | Head::Encoder => Kind::Pretraining,
+    }
 }
 
 /// What can be told before anything is opened.
