@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use frazil_tensor::{Shape, StoreError};
 
+use crate::rows::RowProblem;
+
 /// This crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -350,6 +352,19 @@ pub enum Error {
         /// How many there are.
         count: u64,
     },
+    /// Samples of which none has a token.
+    #[error("there is no sequence, only padding")]
+    OnlyPadding,
+    /// Samples of which something else is to be learnt than what they are for.
+    #[error("`{}` holds samples of {found}, and {expected} is to be learnt", path.display())]
+    OtherKind {
+        /// A file of them.
+        path: PathBuf,
+        /// What is to be learnt.
+        expected: crate::samples::Kind,
+        /// What they are for.
+        found: crate::samples::Kind,
+    },
     /// Nothing to read samples from.
     #[error("no file to read samples from was given")]
     NoFiles,
@@ -475,24 +490,50 @@ impl Error {
         }
     }
 
+    /// Whether a file has nothing in it: one of several may.
+    pub fn is_of_empty_file(&self) -> bool {
+        match self {
+            Self::InFile { source, .. } => source.is_of_empty_file(),
+            error => matches!(error, Self::EmptyFile { .. }),
+        }
+    }
+
     /// What the user can do, where there is something.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::InFile { source, .. } | Self::InRecord { source, .. } => return source.hint(),
             Self::Tensor(error) => return error.hint(),
             Self::BinarySize { .. } => {
-                "`--max-seq-length`, `--max-predictions` and `--depth` say how large samples are, \
-                 which such a file does not"
+                "such a file does not say how large its samples are, so give the sizes that it was \
+                 written with; `--max-seq-length` is the tokens of a sample; `--max-predictions` the \
+                 masked pieces of a sequence; `--depth` the sequences of a pack"
                     .into()
             }
             Self::Graph(error) => return error.hint(),
             Self::TensorFlow(error) => return error.hint(),
-            Self::Row(_) => "`--skip-bad-rows` leaves such rows out and counts them".into(),
+            Self::Row(row) => match &row.problem {
+                RowProblem::Histogram(_) => "a line such as `128,4000`: 4000 sequences of 128".into(),
+                RowProblem::Length { length, .. } if *length > 0 => format!(
+                    "packs have to take the longest sequence; give `--max-seq-length` at least {length}"
+                ),
+                RowProblem::Length { .. } => "a sequence has a token at least".into(),
+                RowProblem::LongLine { .. } => "a sentence is on each line".into(),
+                RowProblem::Utf8 { .. } => "`iconv -t utf-8` makes a file UTF-8; \
+                                            `--skip-bad-rows` leaves such rows out and counts them"
+                    .into(),
+                _ => "`--skip-bad-rows` leaves such rows out and counts them".into(),
+            },
+            Self::OtherKind { expected: crate::samples::Kind::Pretraining, .. } => {
+                "`frazil create_pretraining_data` makes samples of pre-training from text".into()
+            }
+            Self::OtherKind { .. } => "give the records that were made for it".into(),
             Self::EmptyCorpus { .. } => {
                 "text has a sentence on each line and an empty line between documents".into()
             }
             Self::SequenceLength { length, .. } if *length > 0 => {
-                format!("give `--max-seq-length` at least {length}")
+                format!(
+                    "packs have to take the longest sequence; give `--max-seq-length` at least {length}"
+                )
             }
             Self::PackLength { .. } => "`--algorithm lpfhp` packs any length".into(),
             Self::DocumentTooLong => "an empty line ends a document".into(),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempDir};
 
 use crate::{Error, Result};
 
@@ -208,6 +208,65 @@ impl Seek for AtomicFile {
     }
 }
 
+/// Files that replace others of a folder as a whole: written in a folder of their own inside it, and
+/// renamed when all are complete. Dropped before [`commit`](Self::commit), they leave everything as it
+/// was.
+pub struct Replacement {
+    folder: PathBuf,
+    inside: TempDir,
+    _unfinished: Unfinished, // dropped after the temporary folder is gone
+}
+
+impl Replacement {
+    /// Starts to replace files of a folder that exists.
+    pub fn create(folder: impl AsRef<Path>) -> Result<Self> {
+        let unfinished = Unfinished::new();
+        let folder = folder.as_ref().to_path_buf();
+        let inside = tempfile::Builder::new()
+            .prefix(".frazil.")
+            .suffix(".partial")
+            .tempdir_in(&folder)
+            .map_err(|e| Error::io("create a temporary folder in", &folder, e))?;
+        Ok(Self { folder, inside, _unfinished: unfinished })
+    }
+
+    /// The folder to write into.
+    pub fn path(&self) -> &Path {
+        self.inside.path()
+    }
+
+    /// Puts what was written in the place of all files whose names are `old`. Meanwhile there is a
+    /// file `unfinished` that says so: if the machine goes down just then, it is left.
+    pub fn commit(self, old: impl Fn(&str) -> bool, unfinished: &str) -> Result<()> {
+        let (before, written) = (names(&self.folder)?, names(self.path())?);
+        let mark = self.folder.join(unfinished);
+        write(&mark, b"This folder is incomplete: files of it were being replaced.\n")?;
+        for name in before.iter().filter(|name| old(name)) {
+            let path = self.folder.join(name);
+            std::fs::remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
+        }
+        for name in written {
+            let path = self.folder.join(&name);
+            std::fs::rename(self.path().join(name), &path)
+                .map_err(|e| Error::io("rename", &path, e))?;
+        }
+        std::fs::remove_file(&mark).map_err(|e| Error::io("remove", &mark, e))
+    }
+}
+
+/// The files in a folder. Names that are no text are none of ours.
+fn names(folder: &Path) -> Result<Vec<String>> {
+    let failed = |e| Error::io("read", folder, e);
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if !entry.path().is_dir() {
+            names.extend(entry.file_name().into_string());
+        }
+    }
+    Ok(names)
+}
+
 /// A temporary file: written from begin to end, then read as mapped memory, and gone with it.
 ///
 /// For what may be larger than memory and is nobody's business afterwards. Writing stops after
@@ -302,6 +361,34 @@ mod tests {
         write(&path, b"whole").unwrap();
         assert_eq!(&map(&path).unwrap()[..], b"whole");
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn files_are_replaced_as_a_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let there = || {
+            let mut names = names(folder.path()).unwrap();
+            names.sort();
+            (names.join(" "), std::fs::read_dir(&folder).unwrap().count())
+        };
+        ["a1", "a2", "b"].iter().for_each(|name| write(at(name), b"old").unwrap());
+        let replacement = Replacement::create(&folder).unwrap();
+        write(replacement.path().join("a2"), b"new").unwrap();
+        drop(replacement);
+        assert_eq!(there(), ("a1 a2 b".to_owned(), 3));
+        let replacement = Replacement::create(&folder).unwrap();
+        ["a2", "a3"].iter().for_each(|name| write(replacement.path().join(name), b"new").unwrap());
+        assert_eq!(there().0, "a1 a2 b");
+        replacement.commit(|name| name.starts_with('a'), "a").unwrap();
+        assert_eq!(there(), ("a2 a3 b".to_owned(), 3));
+        assert_eq!(&map(at("a2")).unwrap()[..], b"new");
+        // What cannot be replaced leaves the mark.
+        std::fs::create_dir(at("a4")).unwrap();
+        let replacement = Replacement::create(&folder).unwrap();
+        write(replacement.path().join("a4"), b"new").unwrap();
+        assert!(replacement.commit(|name| name.starts_with('a'), "a").is_err());
+        assert_eq!(there().0, "a b");
     }
 
     #[test]

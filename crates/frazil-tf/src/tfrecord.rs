@@ -293,7 +293,14 @@ impl Records {
         self
     }
 
-    /// Where in the data the next record begins.
+    /// Says that the data is a part of a file: its first record is this one, and begins there. Errors
+    /// speak of places in the file.
+    pub fn part_of_file(mut self, index: u64, at: u64) -> Self {
+        self.place = Place { index, at };
+        self
+    }
+
+    /// Where in the file the next record begins.
     pub fn position(&self) -> u64 {
         self.place.at
     }
@@ -449,6 +456,17 @@ mod tests {
 
     fn stream(bytes: &Bytes) -> Result<Vec<Bytes>> {
         RecordReader::new(&bytes[..]).collect()
+    }
+
+    #[test]
+    fn a_part_of_a_file_knows_its_place() {
+        let mut bytes = plain(&[b"one", b"two"]).to_vec();
+        let begin = bytes.len() / 2;
+        bytes[begin + HEAD] ^= 1;
+        let part = Bytes::from(bytes).slice(begin..);
+        let error = Records::new(part).part_of_file(1, begin as u64).next().unwrap().unwrap_err();
+        let said = error.to_string();
+        assert!(said.starts_with("the checksum of the data of record 1 at byte 19 "), "{said}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use clap::{FromArgMatches, Parser, Subcommand};
 use frazil::ops::train::Stop;
 use frazil::train::comm::{Comm, world};
 
-use crate::{commands, compat, help, mistake};
+use crate::{commands, compat, help, hints, mistake};
 
 /// What a command that ran to its end has to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,7 +159,9 @@ pub fn run(
     // What is only shown has all flags.
     let is_help = words.get(1).is_some_and(|word| word == "help");
     let known = if is_help { help::shown() } else { help::command() };
-    let cli = Cli::from_arg_matches(&known.try_get_matches_from(words)?)?;
+    let matches = known.clone().try_get_matches_from(words)?;
+    hints::running(hints::flags_of(&known, &matches));
+    let cli = Cli::from_arg_matches(&matches)?;
     let Some(command) = cli.command.or_else(tour) else {
         write!(out, "{}", help::command().render_help())?;
         return Ok(Outcome::Done);
@@ -258,7 +260,7 @@ pub fn report(error: &anyhow::Error) {
     for cause in error.chain().skip(1) {
         say!("caused by: {cause}");
     }
-    if let Some(hint) = error.chain().find_map(hint) {
+    if let Some(hint) = error.chain().find_map(hint).and_then(|hint| hints::spoken(&hint)) {
         say!("hint: {hint}");
     }
 }

@@ -15,6 +15,7 @@ mod cli;
 mod commands;
 mod compat;
 mod help;
+mod hints;
 mod mistake;
 
 use std::process::ExitCode;

@@ -160,7 +160,7 @@ fn wikipedia_is_known_by_its_blocks() {
     fs::write(folder.path().join("wiki"), text).unwrap();
     let wiki = create(&["--input_file=wiki", "--output_file=w", "--json"]);
     let (report, log) = done(folder.path(), &wiki);
-    assert!(log.contains("note: 1 files have `<doc …>` blocks"), "{log}");
+    assert!(log.contains("note: 1 file has `<doc …>` blocks, as WikiExtractor"), "{log}");
     let report: Value = serde_json::from_str(&report).unwrap();
     assert_eq!(report["corpus"]["sentences"], 2);
     let plain = create(&["--input_file=wiki", "--output_file=p", "--input_format=plain", "--json"]);
@@ -301,11 +301,182 @@ fn a_corrupt_record_stops_it_and_is_named() {
     let folder = folder();
     let path = folder.path().join("golden.tfrecord");
     let mut bytes = fs::read(&path).unwrap();
+    let bytes_before = bytes.clone();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(&path, bytes).unwrap();
     let error = refused(folder.path(), &["pack", "golden.tfrecord", "-o", "x"]);
     assert!(error.contains("cannot use `golden.tfrecord`"), "{error}");
-    assert!(error.contains("caused by: record 36"), "{error}");
+    // The 36 records before it take as much as there is before it.
+    let at: usize = read_lengths(&bytes_before).iter().take(36).sum();
+    let named = format!("caused by: the checksum of the data of record 36 at byte {at} is wrong");
+    assert!(error.contains(&named) && !error.contains("record 0"), "{error}");
+    assert!(error.contains("hint:") && !error.contains("--no-checksum"), "{error}");
     assert!(files(folder.path()).is_empty(), "{:?}", files(folder.path()));
+}
+
+/// What each record takes.
+fn read_lengths(bytes: &[u8]) -> Vec<usize> {
+    let (mut lengths, mut at) = (Vec::new(), 0);
+    while at < bytes.len() {
+        let length = u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize + 16;
+        lengths.push(length);
+        at += length;
+    }
+    lengths
+}
+
+/// Who reads `strategy*` finds the last packing, and all of it.
+#[test]
+fn a_packing_replaces_the_one_before() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let pack = |algorithm: &str, more: &[&str]| {
+        let words =
+            ["pack", "golden.tfrecord", "--format", "mlperf", "--algorithm", algorithm, "-o", "p"];
+        run(folder.path(), &[&words[..], more].concat())
+    };
+    let names = || -> Vec<String> {
+        let entries = fs::read_dir(at("p")).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(pack("nnlshp", &["--depth", "max"]).status.code(), Some(0));
+    let first = names();
+    fs::write(at("p/notes.txt"), "mine").unwrap();
+    let output = pack("spfhp", &["--check"]);
+    let told = said(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(told.contains("every one of 73 sequences is there once"), "{told}");
+    let second = names();
+    assert!(first.iter().any(|name| !second.contains(name)), "{first:?}");
+    let count = second.iter().filter(|name| name.starts_with("strategy_")).count();
+    assert!(told.contains(&format!("to {count} files in `p`")), "{told}");
+    assert_eq!(second.len(), count + 1, "{second:?}");
+    assert_eq!(fs::read_to_string(at("p/notes.txt")).unwrap(), "mine");
+    let sizes = ["--max-seq-length", "128", "--max-predictions", "20"];
+    let (told, _) = done(folder.path(), &[&["pack", "p/strategy*"][..], &sizes].concat());
+    assert!(told.starts_with("73 sequences "), "{told}");
+    // A check reads what a reader reads: a file more is seen, whoever put it there.
+    let extra = SampleFile::open(
+        at("p").join(&second[1]),
+        Shape { max_length: 128, max_predictions: 20, sequences: 3 },
+    );
+    assert!(extra.is_ok());
+    fs::copy(at("p").join(&second[1]), at("p/strategy_of_mine")).unwrap();
+    let output = pack("spfhp", &["--check"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output.stderr));
+    assert!(said(&output.stdout).contains("are not those that were packed"));
+    fs::remove_file(at("p/strategy_of_mine")).unwrap();
+    // What cannot be written leaves everything as it was.
+    let before = names();
+    assert_eq!(pack("spfhp", &["--max-predictions", "1"]).status.code(), Some(2));
+    assert_eq!(names(), before);
+}
+
+#[test]
+fn nothing_is_written_over_what_is_read() {
+    let folder = folder();
+    let kept = |name: &str, error: &str| {
+        assert!(error.contains("hint:"), "{error}");
+        let given = ["golden.tfrecord", "text.txt", "vocab.txt"];
+        assert!(given.contains(&name));
+        assert_eq!(files(folder.path()), Vec::<String>::new(), "{error}");
+    };
+    let text = fs::read(folder.path().join("text.txt")).unwrap();
+    let error = refused(folder.path(), &create(&["--output_file=x,./x"]));
+    assert!(error.contains("`./x` is to be written twice"), "{error}");
+    kept("text.txt", &error);
+    for (output, name) in
+        [("--output_file=x,text.txt", "text.txt"), ("--output_file=./vocab.txt", "vocab.txt")]
+    {
+        let error = refused(folder.path(), &create(&[output]));
+        assert!(error.contains("is read, and would be written over"), "{error}");
+        kept(name, &error);
+    }
+    assert_eq!(fs::read(folder.path().join("text.txt")).unwrap(), text);
+    let error = refused(folder.path(), &["pack", "golden.tfrecord", "-o", "golden.tfrecord"]);
+    assert!(error.contains("is read, and would be written over"), "{error}");
+    let words = ["record_to_binary", "--tf-record-glob=golden*", "--output-path=."];
+    let error = refused(folder.path(), &words);
+    assert!(error.contains("is read, and would be written over"), "{error}");
+    let sizes = ["--max-seq-length", "128", "--max-predictions", "20", "-q"];
+    let words = ["pack", "golden.tfrecord", "--format", "mlperf", "-o", "p", "-q"];
+    done(folder.path(), &words);
+    let words = ["pack", "p/strategy*", "--format", "mlperf", "-o", "./p"];
+    let error = refused(folder.path(), &[&words[..], &sizes].concat());
+    assert!(error.contains("is packed, and would be replaced"), "{error}");
+}
+
+/// Fewer records than files to fill, and a comma too many.
+#[test]
+fn empty_files_are_read_as_such() {
+    let folder = folder();
+    fs::write(folder.path().join("small.txt"), "one water .\ntwo ice .\n\nthree .\n").unwrap();
+    let words =
+        create(&["--dupe_factor=1", "--input_file=small.txt,", "--output_file=m1,m2,m3,m4,m5,"]);
+    let (_, log) = done(folder.path(), &words);
+    let records = |name: &str| read_records(folder.path().join(name)).unwrap().len();
+    let counts: Vec<usize> = ["m1", "m2", "m3", "m4", "m5"].map(records).to_vec();
+    let (all, empty) =
+        (counts.iter().sum::<usize>(), counts.iter().filter(|count| **count == 0).count());
+    assert!(all > 0 && empty > 0, "{counts:?}");
+    assert!(log.contains(&format!("note: {empty} of 5 output files are empty")), "{log}");
+    let (told, _) = done(folder.path(), &["pack", "m?", "-o", "p", "--check"]);
+    assert!(told.contains(&format!("every one of {all} sequences")), "{told}");
+    let sizes = ["--max-sequence-length=128", "--max-predictions-per-sequence=20"];
+    let words = ["record_to_binary", "--tf-record-glob=m?", "--output-path=b"];
+    done(folder.path(), &[&words[..], &sizes].concat());
+    let words = ["pack_pretraining_data", "--input-glob=b/*", "--output-dir=packed", "--check"];
+    let (told, _) = done(folder.path(), &[&words[..], &sizes].concat());
+    assert!(told.contains(&format!("every one of {all} sequences")), "{told}");
+    // Of nothing but such files nothing can be made.
+    let error = refused(folder.path(), &["pack", "m5", "-o", "q"]);
+    assert!(error.contains("cannot use `m5`") && error.contains("the file is empty"), "{error}");
+    assert!(
+        refused(folder.path(), &create(&["--input_file=,", "--output_file=o"]))
+            .contains("no file to read is named")
+    );
+}
+
+/// A hint names flags of the command that runs, or none.
+#[test]
+fn hints_name_flags_that_there_are() {
+    let folder = folder();
+    fs::write(folder.path().join("bad.txt"), b"one\ntwo \xff\n").unwrap();
+    let error = refused(folder.path(), &create(&["--output_file=o", "--input_file=bad.txt"]));
+    assert!(error.contains("hint: `iconv -t utf-8`") && !error.contains("skip"), "{error}");
+    fs::write(folder.path().join("h.csv"), "1,2\nx,3\n").unwrap();
+    let error = refused(folder.path(), &["pack", "h.csv"]);
+    assert!(error.contains("hint: a line such as") && !error.contains("skip"), "{error}");
+    fs::write(folder.path().join("binary"), [7; 1000]).unwrap();
+    let words = ["pack_pretraining_data", "--input-glob=binary", "--output-dir=o"];
+    let error = refused(folder.path(), &words);
+    for flag in
+        ["--max-sequence-length", "--max-predictions-per-sequence", "--max-sequences-per-pack"]
+    {
+        assert!(error.contains(&format!("`{flag}`")), "{error}");
+    }
+    assert!(!error.contains("`--depth`") && !error.contains("`--max-seq-length`"), "{error}");
+    let error = refused(folder.path(), &["pack", "binary"]);
+    assert!(error.contains("`--max-seq-length`") && error.contains("`--depth`"), "{error}");
+    // As much as the longest needs, not the first.
+    let lengths = read_records(folder.path().join("golden.tfrecord")).unwrap();
+    let longest = lengths.iter().map(|sample| sample.features.len()).max().unwrap();
+    let error = refused(folder.path(), &["pack", "golden.tfrecord", "--max-seq-length", "32"]);
+    assert!(error.contains(&format!("a sequence has {longest} tokens")), "{error}");
+    assert!(error.contains(&format!("`--max-seq-length` at least {longest}")), "{error}");
+}
+
+#[test]
+fn an_option_without_effect_is_reported() {
+    let folder = folder();
+    let pack = |algorithm| {
+        let words = ["pack", "golden.tfrecord", "--rounding", "mlperf", "--algorithm", algorithm];
+        done(folder.path(), &words).1
+    };
+    assert!(pack("spfhp").contains("note: rounding has no effect"), "{}", pack("spfhp"));
+    assert!(!pack("nnlshp").contains("no effect"));
 }

@@ -694,3 +694,66 @@ fn a_full_disk_leaves_the_last_checkpoint() {
     frazil(folder, &[&words[..words.len() - 1], &["4"]].concat());
     assert!(newest(&folder.join("ckpts")).ends_with("model.ckpt-4"));
 }
+
+/// MLPerf's files may hold zeros where samples would be: a run and its evaluations are those without.
+#[test]
+fn padding_in_files_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    config(folder);
+    let shape = Shape { max_length: LENGTH, max_predictions: MASKED, sequences: 3 };
+    let size = shape.bytes_of_pack();
+    fs::create_dir(folder.join("zeros")).unwrap();
+    for entry in fs::read_dir(folder.join("packed")).unwrap() {
+        let entry = entry.unwrap();
+        let packs = fs::read(entry.path()).unwrap();
+        let zeros = vec![0; 16 * size];
+        let padded: Vec<u8> = packs.chunks(size).flat_map(|pack| [pack, &zeros].concat()).collect();
+        fs::write(folder.join("zeros").join(entry.file_name()), padded).unwrap();
+    }
+    let train = |files: &str, to: &str| {
+        let checkpoints = format!("--checkpoint-dir={to}");
+        let words = ["pretrain", "--config=configs/mk2/pod16-open.json", "--no-shuffle", "--json"];
+        let words = [&words[..], &["--input-files", files, &checkpoints]].concat();
+        let words = [&words[..], &["--on-the-spot-validation-files", files]].concat();
+        let output = frazil(folder, &words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        // The target is missed.
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["training"]["evaluations"].clone()
+    };
+    let (with, without) = (train("zeros/strategy*", "with"), train("packed/strategy*", "without"));
+    assert_eq!(with, without);
+    assert!(
+        with.as_array().unwrap().iter().all(|found| found["samples"].as_u64() > Some(0)),
+        "{with}"
+    );
+    assert_eq!(
+        tensors(&newest(&folder.join("with"))).len(),
+        tensors(&newest(&folder.join("without"))).len()
+    );
+}
+
+/// Records of another task are known before anything is written.
+#[test]
+fn samples_of_another_task_are_refused() {
+    let Some(fixtures) = shared("fixtures") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let records = fixtures.join("classifier/train.tf_record");
+    let config = format!("--bert_config_file={}", demo("bert_config.json"));
+    let input = format!("--input_file={}", records.display());
+    let words = ["run_pretraining", "--do_train=true", "--output_dir=out", "--max_seq_length=64"];
+    let said = failed(folder.path(), &[&words[..], &[&config, &input]].concat());
+    assert!(said.contains("train.tf_record` holds samples of a classifier"), "{said}");
+    assert!(said.contains("hint: `frazil create_pretraining_data`"), "{said}");
+    assert!(!folder.path().join("out").exists());
+    let small = folder.path();
+    data(small);
+    self::config(small);
+    let words = ["pretrain", "--config=configs/mk2/pod16-open.json", "--sequence-length=64"];
+    let input = ["--input-files", records.to_str().unwrap()];
+    let said = failed(small, &[&words[..], &input].concat());
+    assert!(said.contains("train.tf_record` holds samples of a classifier"), "{said}");
+}

@@ -1,8 +1,8 @@
 //! Sequence packing: several sequences in one of full length, so that little of it is padding.
 //!
 //! Packing works on a [`Histogram`] of lengths, since sequences of one length are as good as each
-//! other, and gives a [`Packing`]: which lengths go together, and how often. There are four ways
-//! ([`Algorithm`]); two are greedy and take milliseconds, two solve least squares and need fewer
+//! other, and gives a [`Packing`]: which lengths go together, and how often. There are three ways
+//! ([`Algorithm`]); two are greedy and take milliseconds, one solves least squares and needs fewer
 //! sequences in a pack. [`Packing::assign`] then says which sequence goes where.
 //!
 //! After Krell, Kosec, Perez and Fitzgibbon, “Efficient sequence packing without

@@ -6,6 +6,8 @@
 //! later form, in which masked pieces come first and `[CLS]` last. Left out: reading that one, since
 //! it does not say where a text began.
 
+use std::ops::Range;
+
 use frazil_tf::example::Example;
 
 use super::Sample;
@@ -72,6 +74,12 @@ impl Shape {
     /// Bytes of a sequence alone.
     pub fn bytes_of_one(&self) -> usize {
         self.of_one().iter().map(|(_, size)| size * BYTES).sum()
+    }
+
+    /// Where in the bytes of a sequence alone its mask is.
+    pub(super) fn mask_of_one(&self) -> Range<usize> {
+        let bytes = self.max_length * BYTES;
+        bytes..2 * bytes
     }
 
     /// Bytes of a pack.

@@ -3,7 +3,8 @@
 //! What a file is, is seen in its bytes: TFRecords, plain or compressed, of sequences or of packs, or
 //! else MLPerf's binaries of either. Files are mapped, and a sample is read when it is asked for;
 //! records are found by their lengths, and their checksums are checked when they are read. A
-//! compressed file is unpacked into a temporary one first.
+//! compressed file is unpacked into a temporary one first. Of several files those without any record
+//! are left out ([`open_all`]), as TensorFlow's readers do it: who fills files in turn may leave some empty.
 
 use std::fmt;
 use std::ops::Range;
@@ -60,9 +61,10 @@ pub struct SampleFile {
     shape: Shape,
     /// Where records end; nothing for binaries.
     ends: Vec<u64>,
-    /// What its first sample is.
+    /// What its first sample is that is there.
     holds: Kind,
     padded: usize,
+    is_padding_only: bool,
 }
 
 impl SampleFile {
@@ -87,6 +89,7 @@ impl SampleFile {
             ends: Vec::new(),
             holds: Kind::Pretraining,
             padded: 0,
+            is_padding_only: true,
         };
         if is_record {
             file.index()?;
@@ -96,9 +99,14 @@ impl SampleFile {
         } else {
             file.kind = file.kind_of_binary()?;
         }
-        let first = file.samples(0)?;
-        if let Some(sample) = first.first() {
-            (file.holds, file.padded) = (sample.kind(), sample.features().padded_len());
+        for index in 0..file.len() {
+            if let Some(sample) = file.samples(index)?.first() {
+                (file.holds, file.padded) = (sample.kind(), sample.features().padded_len());
+                file.is_padding_only = sample.is_empty();
+            }
+            if !file.is_padding_only {
+                break;
+            }
         }
         Ok(file)
     }
@@ -110,6 +118,9 @@ impl SampleFile {
             let index = self.ends.len() as u64;
             self.ends.push(span.map_err(|error| in_record(index, error.into()))?.end);
         }
+        if self.ends.is_empty() {
+            return Err(Error::EmptyFile { expected: "samples" });
+        }
         let first = self.example(0).map_err(|error| in_record(0, error))?;
         if packed::is_packed(&first) {
             self.kind = FileKind::PackedRecords;
@@ -118,15 +129,14 @@ impl SampleFile {
     }
 
     /// Sequences or packs: whichever size the file is a multiple of, and if it is of both, whichever
-    /// its first sample is one of.
+    /// the first that is not padding is one of.
     fn kind_of_binary(&self) -> Result<FileKind> {
         let of = [self.shape.bytes_of_one(), self.shape.bytes_of_pack()];
         let [one, pack] = of.map(|size| self.data.len().is_multiple_of(size));
-        let first = |size: usize| &self.data[..size];
+        let first = || self.data.chunks_exact(of[1]).find(|pack| !is_zero(pack));
+        let is_pack = |bytes| binary::read_pack(bytes, self.shape).is_ok();
         match (one, pack) {
-            (true, true) if binary::read_pack(first(of[1]), self.shape).is_ok() => {
-                Ok(FileKind::PackedBinary)
-            }
+            (true, true) if first().is_some_and(is_pack) => Ok(FileKind::PackedBinary),
             (true, _) => Ok(FileKind::Binary),
             (_, true) => Ok(FileKind::PackedBinary),
             _ => {
@@ -165,19 +175,27 @@ impl SampleFile {
         }
     }
 
+    /// Whether no sequence is in it, only padding.
+    pub fn is_padding_only(&self) -> bool {
+        self.is_padding_only
+    }
+
     /// Never: an empty file is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The samples of a pack, or the sequence alone.
+    /// The samples of a pack, none of one that is padding alone; or the sequence alone, whatever it is.
     pub fn samples(&self, index: usize) -> Result<Vec<Sample>> {
         let read = match self.kind {
             FileKind::Records => {
                 self.example(index).and_then(|example| Ok(vec![Sample::from_example(&example)?]))
             }
             FileKind::PackedRecords => {
-                self.example(index).and_then(|example| packed::unpack(&example))
+                self.example(index).and_then(|example| match packed::is_padding(&example) {
+                    true => Ok(Vec::new()),
+                    false => packed::unpack(&example),
+                })
             }
             FileKind::Binary => {
                 let bytes = self.part(index, self.shape.bytes_of_one());
@@ -185,10 +203,25 @@ impl SampleFile {
             }
             FileKind::PackedBinary => {
                 let bytes = self.part(index, self.shape.bytes_of_pack());
-                binary::read_pack(bytes, self.shape)
+                match is_zero(bytes) {
+                    true => Ok(Vec::new()),
+                    false => binary::read_pack(bytes, self.shape),
+                }
             }
         };
         read.map_err(|error| in_record(index as u64, error).in_file(&self.path))
+    }
+
+    /// Whether a pack or sequence is nothing but padding. Where zeros tell, nothing is decoded.
+    pub fn is_padding(&self, index: usize) -> Result<bool> {
+        match self.kind {
+            FileKind::Binary => {
+                let mask = self.part(index, self.shape.bytes_of_one());
+                Ok(is_zero(&mask[self.shape.mask_of_one()]))
+            }
+            FileKind::PackedBinary => Ok(is_zero(self.part(index, self.shape.bytes_of_pack()))),
+            _ => Ok(self.samples(index)?.iter().all(Sample::is_empty)),
+        }
     }
 
     /// All of them, in their order.
@@ -204,7 +237,8 @@ impl SampleFile {
         let Some(span) = self.span(index) else {
             return Err(Error::EmptyFile { expected: "samples" });
         };
-        match Records::new(self.data.slice(span)).next() {
+        let begin = span.start as u64;
+        match Records::new(self.data.slice(span)).part_of_file(index as u64, begin).next() {
             Some(record) => Ok(Example::decode(record?)?),
             None => Err(Error::EmptyFile { expected: "samples" }),
         }
@@ -216,9 +250,35 @@ impl SampleFile {
     }
 }
 
+/// Opens files, those without any record left out. If all are such, that is an error.
+pub fn open_all(paths: &[impl AsRef<Path>], shape: Shape) -> Result<Vec<SampleFile>> {
+    let (mut files, mut without) = (Vec::new(), None);
+    for path in paths {
+        match SampleFile::open(path, shape) {
+            Err(error) if error.is_of_empty_file() => without = without.or(Some(error)),
+            file => files.push(file?),
+        }
+    }
+    match without {
+        Some(error) if files.is_empty() => Err(error),
+        _ => Ok(files),
+    }
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
+}
+
 fn in_record(index: u64, error: Error) -> Error {
+    use frazil_tf::Error as E;
     match error {
         Error::InFile { .. } | Error::InRecord { .. } => error,
+        // It names the record, and its place in the file.
+        Error::TensorFlow(cause)
+            if matches!(*cause, E::Checksum { .. } | E::RecordCut { .. } | E::OverLimit { .. }) =>
+        {
+            Error::TensorFlow(cause)
+        }
         error => Error::InRecord { index, source: Box::new(error) },
     }
 }
@@ -305,8 +365,11 @@ mod tests {
         assert!(file.samples(0).is_ok() && file.samples(2).is_ok());
         let error = file.samples(1).unwrap_err();
         assert!(matches!(&error, Error::InFile { .. }));
+        // By its number and its place in the file.
         let said: Vec<String> = causes(&error);
-        assert!(said.iter().any(|line| line == "record 1"), "{said:?}");
+        let second = file.ends[0];
+        let expected = format!("the checksum of the data of record 1 at byte {second} is wrong");
+        assert!(said.len() == 2 && said[1].starts_with(&expected), "{said:?}");
         // Cut, or of another size.
         std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
         assert!(SampleFile::open(&path, SHAPE).is_err());

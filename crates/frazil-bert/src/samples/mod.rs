@@ -17,13 +17,15 @@ mod reader;
 pub mod store;
 pub mod writer;
 
+use std::fmt;
+
 use frazil_tf::example::Example;
 use serde::Serialize;
 
 pub use batch::{MaskedRows, PackedBatch};
 pub use binary::Shape;
 pub use check::{Check, Checker};
-pub use file::{FileKind, SampleFile};
+pub use file::{FileKind, SampleFile, open_all};
 pub use reader::{Position, Reader, ReaderOptions};
 pub use store::SampleStore;
 pub use writer::SampleWriter;
@@ -42,6 +44,16 @@ pub enum Kind {
     Classifier,
     /// Where an answer begins and ends.
     Squad,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Pretraining => "pre-training",
+            Self::Classifier => "a classifier",
+            Self::Squad => "SQuAD",
+        })
+    }
 }
 
 /// One sequence, and what is to be learnt from it.

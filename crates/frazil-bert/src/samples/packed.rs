@@ -291,6 +291,12 @@ pub fn is_packed(example: &Example) -> bool {
     example.features().kind(POSITIONS).is_some()
 }
 
+/// Whether a pack is nothing but padding: every token is 0, and belongs to no sequence.
+pub(super) fn is_padding(example: &Example) -> bool {
+    let is_zero = |name| example.int64s(name).is_ok_and(|row| row.iter().all(|word| *word == 0));
+    [INPUT_MASK, INPUT_IDS].into_iter().all(is_zero)
+}
+
 /// The samples of a pack, if it is one in every respect.
 pub fn unpack(example: &Example) -> Result<Vec<Sample>> {
     let rows = Rows::read(example)?;

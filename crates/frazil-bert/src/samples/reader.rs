@@ -2,8 +2,8 @@
 //!
 //! Samples are shuffled across all files, anew in each epoch and always the same for a seed.
 //! Sequences are taken a window at a time and packed into lengths of one; packs of a window are
-//! shuffled, too, since they come out sorted. [`Reader::position`] is all that it takes to go on
-//! somewhere else as if nothing had happened. Left out: threads. A batch is made in a fraction of
+//! shuffled, too, since they come out sorted. What is padding alone is passed over as if it were not
+//! there. [`Reader::position`] is all that it takes to go on somewhere else as if nothing had happened. Left out: threads. A batch is made in a fraction of
 //! the time that training on it takes.
 
 use std::path::Path;
@@ -11,7 +11,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::permutation::Permutation;
-use super::{Kind, PackedBatch, Sample, SampleFile, Shape};
+use super::{Kind, PackedBatch, Sample, SampleFile, Shape, open_all};
 use crate::packing::{self, Depth, Histogram, Packing};
 use crate::python::random::{Random, mix};
 use crate::{Error, Result};
@@ -84,16 +84,14 @@ struct Window {
     samples: Vec<Option<Sample>>,
     /// Which of them are in which pack.
     packs: Vec<Vec<u32>>,
+    /// How many samples of the files it is made of, padding included.
+    read: u64,
 }
 
 impl Reader {
-    /// Opens files, all of one kind.
+    /// Opens files, all of one kind. Those without any record are left out.
     pub fn open(paths: &[impl AsRef<Path>], options: ReaderOptions) -> Result<Self> {
-        let files: Vec<SampleFile> = paths
-            .iter()
-            .map(|path| SampleFile::open(path, options.shape))
-            .collect::<Result<_>>()?;
-        Self::new(files, options)
+        Self::new(open_all(paths, options.shape)?, options)
     }
 
     /// Of files that are open.
@@ -106,6 +104,9 @@ impl Reader {
                 let (path, expected, found) = (file.path().to_path_buf(), said(first), said(file));
                 return Err(Error::OtherSamples { path, expected, found });
             }
+        }
+        if files.iter().all(SampleFile::is_padding_only) {
+            return Err(Error::OnlyPadding.in_file(first.path()));
         }
         let (part, parts) = options.part;
         for (name, found, least) in [
@@ -134,6 +135,17 @@ impl Reader {
         self.files[0].holds()
     }
 
+    /// Makes sure that this is what is to be learnt.
+    pub fn expect(&self, expected: Kind) -> Result<()> {
+        match self.kind() {
+            found if found == expected => Ok(()),
+            found => {
+                let path = self.files[0].path().to_path_buf();
+                Err(Error::OtherKind { path, expected, found })
+            }
+        }
+    }
+
     /// Tokens of a pack at most.
     pub fn max_length(&self) -> usize {
         self.max_length
@@ -155,7 +167,8 @@ impl Reader {
             true => self.window()?.packs.len() as u64,
             false => 1,
         };
-        match position.pack < packs {
+        // A window of padding alone has no pack, and is passed over from its begin.
+        match position.pack < packs.max(1) {
             true => Ok(()),
             false => Err(Error::NoSuchPlace { sample: position.pack, count: packs }),
         }
@@ -189,28 +202,45 @@ impl Reader {
 
     /// The samples of the next pack; none at the end.
     pub fn next_pack(&mut self) -> Result<Option<Vec<Sample>>> {
-        if self.is_at_end() {
-            return Ok(None);
-        }
-        let pack = if self.packs_on_the_way() {
-            let pack = self.position.pack as usize;
-            let window = self.window()?;
-            let take = |sample: &u32| window.samples[*sample as usize].take();
-            window.packs[pack].iter().filter_map(take).collect()
-        } else {
-            self.sample(self.position.sample)?
-        };
-        self.advance()?;
-        Ok(Some(pack))
+        self.take_pack(true)
     }
 
     /// Leaves a pack to another reader; false at the end.
     fn pass_pack(&mut self) -> Result<bool> {
-        if self.is_at_end() {
-            return Ok(false);
+        Ok(self.take_pack(false)?.is_some())
+    }
+
+    /// The next pack that is not padding alone: with its samples, if they are wanted.
+    fn take_pack(&mut self, wanted: bool) -> Result<Option<Vec<Sample>>> {
+        while !self.is_at_end() {
+            let pack = self.pack_here(wanted)?;
+            self.advance()?;
+            if pack.is_some() {
+                return Ok(pack);
+            }
         }
-        self.advance()?;
-        Ok(true)
+        Ok(None)
+    }
+
+    /// The pack where the reader is; none if that is padding alone.
+    fn pack_here(&mut self, wanted: bool) -> Result<Option<Vec<Sample>>> {
+        if self.packs_on_the_way() {
+            let pack = self.position.pack as usize;
+            let window = self.window()?;
+            let Some(pack) = window.packs.get(pack) else { return Ok(None) };
+            let take = |sample: &u32| window.samples[*sample as usize].take();
+            return Ok(Some(match wanted {
+                true => pack.iter().filter_map(take).collect(),
+                false => Vec::new(),
+            }));
+        }
+        let (file, index) = self.place(self.position.sample);
+        let file = &self.files[file];
+        if !wanted {
+            return Ok((!file.is_padding(index)?).then(Vec::new));
+        }
+        let pack = file.samples(index)?;
+        Ok(pack.iter().any(|sample| !sample.is_empty()).then_some(pack))
     }
 
     fn packs_on_the_way(&self) -> bool {
@@ -230,7 +260,7 @@ impl Reader {
                 return Ok(());
             }
             self.position.pack = 0;
-            self.position.sample += self.window()?.samples.len() as u64;
+            self.position.sample += self.window()?.read;
             self.window = None;
         } else {
             self.position.sample += 1;
@@ -254,8 +284,8 @@ impl Reader {
         self.options.shuffle.map(|seed| mix(seed ^ mix(self.position.epoch)))
     }
 
-    /// What comes in this place of the epoch.
-    fn sample(&self, place: u64) -> Result<Vec<Sample>> {
+    /// The file that has what comes in this place of the epoch, and where in it.
+    fn place(&self, place: u64) -> (usize, usize) {
         let epoch = self.position.epoch;
         let mut place = match self.seed() {
             Some(seed) => Permutation::new(self.samples_in(epoch), seed).of(place),
@@ -264,11 +294,11 @@ impl Reader {
         for file in 0..self.files.len() {
             let (begin, count) = self.span(file, epoch);
             match place < count {
-                true => return self.files[file].samples((begin + place) as usize),
+                true => return (file, (begin + place) as usize),
                 false => place -= count,
             }
         }
-        Ok(Vec::new())
+        unreachable!("no place is beyond the samples of its epoch")
     }
 
     /// The window that we are in.
@@ -285,8 +315,10 @@ impl Reader {
         let end = count.min(self.position.sample + self.options.window as u64);
         let mut samples = Vec::new();
         for place in self.position.sample..end {
-            samples.extend(self.sample(place)?);
+            let (file, index) = self.place(place);
+            samples.extend(self.files[file].samples(index)?);
         }
+        samples.retain(|sample| !sample.is_empty());
         let lengths: Vec<u32> = samples.iter().map(|sample| sample.len() as u32).collect();
         let histogram = Histogram::of(self.max_length, lengths.iter().map(|l| *l as usize))?;
         let options = packing::Options { depth: self.options.depth, ..Default::default() };
@@ -295,7 +327,8 @@ impl Reader {
         let assignment = packing.assign(&lengths, seed)?;
         let mut packs: Vec<Vec<u32>> = assignment.packs().map(<[u32]>::to_vec).collect();
         Random::new(seed).shuffle(&mut packs);
-        Ok(Window { samples: samples.into_iter().map(Some).collect(), packs })
+        let samples = samples.into_iter().map(Some).collect();
+        Ok(Window { samples, packs, read: end - self.position.sample })
     }
 }
 

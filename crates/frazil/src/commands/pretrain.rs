@@ -20,6 +20,7 @@ use super::live::{Live, planned, stopped};
 use super::table::thousands;
 use crate::cli::{self, Outcome};
 use crate::help::{self, tools};
+use crate::hints;
 
 /// Pre-train by a configuration of MLPerf, on packed data
 ///
@@ -148,6 +149,7 @@ fn read(arguments: &[OsString], submission: bool) -> Result<(Own, Settings), Err
     };
     let words: Vec<String> =
         arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    hints::running(KEYS.iter().map(|key| key.name.replace('_', "-")));
     let mut settings = Settings::default();
     if words.iter().any(|word| word == "-h") {
         own.help = true;

@@ -19,6 +19,7 @@ use frazil::tensor::nearest;
 
 use crate::cli::Outcome;
 use crate::help::tools;
+use crate::hints;
 
 /// What a flag's value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,6 +213,7 @@ impl Program {
         words: &[OsString],
         out: &mut dyn Write,
     ) -> std::io::Result<Result<Values, Outcome>> {
+        hints::running(self.flags.iter().map(|flag| flag.name));
         let words: Vec<String> =
             words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let mistyped = self.mistyped(&words);

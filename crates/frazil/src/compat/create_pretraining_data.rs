@@ -103,7 +103,12 @@ fn options(values: &Values) -> Result<Options, Error> {
     };
     Ok(Options {
         input_file: values.needed("input_file")?.to_owned(),
-        output_files: values.needed("output_file")?.split(',').map(Into::into).collect(),
+        output_files: values
+            .needed("output_file")?
+            .split(',')
+            .filter(|name| !name.is_empty())
+            .map(Into::into)
+            .collect(),
         vocab_file: values.needed("vocab_file")?.into(),
         do_lower_case: values.truth("do_lower_case"),
         format,

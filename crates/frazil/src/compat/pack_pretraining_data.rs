@@ -9,9 +9,9 @@ use frazil::Error;
 use frazil::bert::packing::{Algorithm, Depth, Options as Way, Rounding};
 use frazil::bert::python::random::Random;
 use frazil::bert::samples::writer::{Format as FileFormat, SampleWriter};
-use frazil::bert::samples::{SampleFile, Shape};
+use frazil::bert::samples::{SampleFile, Shape, open_all};
 use frazil::ops::pack::{self, Event, Format, Options, Source};
-use frazil::source::files;
+use frazil::source::{files, keep_apart};
 use frazil::tensor::words::plural;
 
 use crate::cli::Outcome;
@@ -71,15 +71,22 @@ pub fn to_binary(args: ToBinaryArgs, _: &mut dyn Write) -> anyhow::Result<Outcom
             .into());
         }
     }
+    let output = |input: &PathBuf| args.output_path.join(input.file_name().unwrap_or_default());
+    keep_apart(&inputs, &inputs.iter().map(output).collect::<Vec<_>>())?;
+    // An empty file becomes an empty one; but one of them has to have something.
+    open_all(&inputs, shape)?;
     create(&args.output_path)?;
     let progress = Progress::new("converting", "files", args.quiet);
     let mut count = 0;
     for (input, done) in inputs.iter().zip(1..) {
-        let output = args.output_path.join(input.file_name().unwrap_or_default());
-        let mut writer = SampleWriter::create(&output, FileFormat::Binary(shape))?;
-        for samples in SampleFile::open(input, shape)?.iter() {
-            let samples = samples?;
-            writer.add(&samples).map_err(|error| error.in_file(input))?;
+        let mut writer = SampleWriter::create(output(input), FileFormat::Binary(shape))?;
+        match SampleFile::open(input, shape) {
+            Err(error) if error.is_of_empty_file() => {}
+            file => {
+                for samples in file?.iter() {
+                    writer.add(&samples?).map_err(|error| error.in_file(input))?;
+                }
+            }
         }
         count += writer.finish()?;
         progress.at(done, inputs.len() as u64);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use frazil::bert::packing::Depth;
-use frazil::bert::samples::{ReaderOptions, Sample, SampleFile, Shape};
+use frazil::bert::samples::{Kind, ReaderOptions, Sample, Shape, open_all};
 use frazil::bert::{BertConfig, Head};
 use frazil::ops::pretrain::{self, Event, evaluate};
 use frazil::ops::train;
@@ -184,8 +184,13 @@ impl Asked {
             );
             return Err(wrong(what, &format!("give {positions} or less")));
         }
-        for path in &self.records {
-            let file = SampleFile::open(path, self.shape)?;
+        for file in open_all(&self.records, self.shape)? {
+            let path = file.path();
+            if file.holds() != Kind::Pretraining {
+                let (path, found) = (path.to_path_buf(), file.holds());
+                let expected = Kind::Pretraining;
+                return Err(frazil::bert::Error::OtherKind { path, expected, found }.into());
+            }
             let differs = |flag: &str, said: usize, found: usize| {
                 let what = format!("`--{flag}` is {said}, and `{}` has {found}", path.display());
                 wrong(what, &format!("give `--{flag}={found}`"))
@@ -194,7 +199,6 @@ impl Asked {
                 return Err(differs("max_seq_length", max_length, file.padded_len()));
             }
             if !file.kind().is_packed()
-                && !file.is_empty()
                 && let Some(Sample::Pretraining(sample)) = file.samples(0)?.first()
                 && sample.max_predictions != max_predictions
             {

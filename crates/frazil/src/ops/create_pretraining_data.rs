@@ -13,7 +13,7 @@ use frazil_bert::tokenizer::{Casing, Tokenizer, Vocabulary};
 use frazil_tf::tfrecord::{Compression, RecordWriter};
 use serde::Serialize;
 
-use crate::source::files_of_list;
+use crate::source::{files_of_list, keep_apart};
 use crate::{Error, Result};
 
 /// Instances that the original logs.
@@ -100,9 +100,13 @@ pub(crate) fn instances(
     let wiki = corpus.report.files.iter().filter(|file| file.format == Format::Wiki).count();
     if wiki > 0 && options.format == Format::Auto {
         on(Event::Note(format!(
-            "{wiki} files have `<doc …>` blocks, as WikiExtractor writes them: each block is a \
+            "{}, as WikiExtractor writes them: each block is a \
              document, without its title, and its paragraphs are cut into sentences \
-             (`--input_format=plain` reads them line by line, as the original does)"
+             (`--input_format=plain` reads them line by line, as the original does)",
+            match wiki {
+                1 => "1 file has `<doc …>` blocks".to_owned(),
+                _ => format!("{wiki} files have `<doc …>` blocks"),
+            }
         )));
     }
     let made = pretrain_data::create(&corpus, tokenizer, &options.create, |done, of| {
@@ -126,6 +130,9 @@ pub fn run(mut options: Options, mut on: impl FnMut(Event<'_>)) -> Result<Report
             hint: "`--output_file=FILE`, or several with commas between them".into(),
         });
     };
+    let mut read = files_of_list(&options.input_file)?;
+    read.push(options.vocab_file.clone());
+    keep_apart(&read, &options.output_files)?;
     // What does not fit into memory goes where there must be room anyway.
     options.create.scratch = match first.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
@@ -164,7 +171,14 @@ pub fn run(mut options: Options, mut on: impl FnMut(Event<'_>)) -> Result<Report
         }
         on(Event::Writing(index as u64 + 1, report.instances));
     }
+    let without = writers.iter().filter(|writer| writer.count() == 0).count();
     writers.into_iter().try_for_each(RecordWriter::finish)?;
+    if without > 0 {
+        on(Event::Note(format!(
+            "{without} of {count} output files are empty, as there are {} records",
+            report.instances
+        )));
+    }
     on(Event::Wrote(report.instances));
     Ok(report)
 }

@@ -60,10 +60,48 @@ fn not_found(path: &Path) -> Error {
     }
 }
 
-/// The same for a list with commas, as the old programs take it.
+/// The same for a list with commas, as the old programs take it: a comma too many names nothing.
 pub fn files_of_list(list: &str) -> Result<Vec<PathBuf>> {
-    let patterns: Vec<String> = list.split(',').map(str::to_owned).collect();
-    files(&patterns)
+    let named = list.split(',').filter(|name| !name.is_empty());
+    let patterns: Vec<String> = named.map(str::to_owned).collect();
+    match patterns.is_empty() {
+        true => Err(Error::Usage {
+            what: "no file to read is named".into(),
+            hint: "name a file, several with commas between them, or a pattern".into(),
+        }),
+        false => files(&patterns),
+    }
+}
+
+/// Makes sure that nothing is written over what is read, or over something else that is written.
+pub fn keep_apart(read: &[PathBuf], written: &[PathBuf]) -> Result<()> {
+    let mut taken: Vec<PathBuf> = read.iter().map(|path| place(path)).collect();
+    for path in written {
+        let place = place(path);
+        if let Some(at) = taken.iter().position(|taken| *taken == place) {
+            let path = path.display();
+            return Err(match at < read.len() {
+                true => Error::Usage {
+                    what: format!("`{path}` is read, and would be written over"),
+                    hint: "name another file to write".into(),
+                },
+                false => Error::Usage {
+                    what: format!("`{path}` is to be written twice"),
+                    hint: "name each file to write once".into(),
+                },
+            });
+        }
+        taken.push(place);
+    }
+    Ok(())
+}
+
+/// Where a path leads, even if no file is there yet.
+pub(crate) fn place(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = || folder.unwrap_or(Path::new(".")).canonicalize().ok();
+    let new = || Some(folder()?.join(path.file_name()?));
+    path.canonicalize().ok().or_else(new).unwrap_or_else(|| path.to_path_buf())
 }
 
 #[cfg(test)]
@@ -88,11 +126,29 @@ mod tests {
         assert_eq!(named("b?,a[12]").unwrap(), ["b1", "a1", "a2"]);
         assert_eq!(named("a[1]").unwrap(), ["a[1]"], "a file of that very name goes first");
         assert_eq!(named("a*").unwrap(), ["a1", "a2", "a[1]"], "folders are no files");
+        assert_eq!(files_of_list(",").unwrap_err().to_string(), "no file to read is named");
+        let one = format!("{},", at("a1").display());
+        assert_eq!(files_of_list(&one).unwrap(), [at("a1")], "a comma too many");
         let error = named("c*").unwrap_err().to_string();
         assert!(error.starts_with("no file is called"), "{error}");
         assert!(named("a3").unwrap_err().to_string().contains("is a folder"));
         assert!(named("a[").unwrap_err().to_string().contains("is no pattern"));
         let missing = named("a11").unwrap_err();
         assert!(missing.hint().unwrap().contains("a1"), "{missing:?}");
+    }
+
+    #[test]
+    fn nothing_is_written_over_what_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("a"), "").unwrap();
+        let apart = |read: &[PathBuf], written: &[PathBuf]| {
+            keep_apart(read, written).map_err(|error| error.to_string())
+        };
+        assert_eq!(apart(&[at("a"), at("a")], &[at("b"), at("c"), at("d/a")]), Ok(()));
+        let dotted = at(".").join("a");
+        assert!(apart(&[at("a")], &[at("b"), dotted]).unwrap_err().contains("is read, and would"));
+        let twice = apart(&[at("a")], &[at("b"), at("c"), at("./b")]).unwrap_err();
+        assert!(twice.contains("/b` is to be written twice"), "{twice}");
     }
 }

@@ -13,7 +13,8 @@ mod locate;
 mod unpack;
 mod weights;
 
-pub use files::{files, files_of_list};
+pub(crate) use files::place;
+pub use files::{files, files_of_list, keep_apart};
 pub use graph::{GraphOptions, OpenedGraph, Outputs, load_graph, open_graph, open_graph_choosing};
 pub use locate::{Kind, Located, Need, locate};
 pub use weights::{Options, Weights, open_weights};

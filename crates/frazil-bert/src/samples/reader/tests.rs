@@ -2,9 +2,14 @@
 
 use std::path::PathBuf;
 
+use frazil_tf::example::Example;
+use frazil_tf::tfrecord::{Compression, RecordReader, RecordWriter};
+
+use super::super::packed::Places;
 use super::super::testing::pretraining;
 use super::super::writer::{Format, SampleWriter};
 use super::*;
+use crate::features::{Features, PretrainingFeatures};
 
 const SHAPE: Shape = Shape { max_length: 32, max_predictions: 8, sequences: 3 };
 
@@ -153,6 +158,166 @@ fn epochs_read_one_duplicate_each() {
     let many = ReaderOptions { duplication_factor: 100, ..options };
     let paths = files(folder.path(), Format::Records);
     assert!(Reader::open(&paths, many).is_err());
+}
+
+/// Each sample of a file, and padding before, between and behind them.
+fn padded(path: &Path, format: Format) -> PathBuf {
+    let file = SampleFile::open(path, SHAPE).unwrap();
+    let nothing = || {
+        let Sample::Pretraining(sample) = pretraining(4, 0) else { unreachable!() };
+        let features = Features::padding(32);
+        Sample::Pretraining(PretrainingFeatures { features, masked: Vec::new(), ..sample })
+    };
+    let to = path.with_extension("padded");
+    let binary = |size: usize| {
+        let zeros = vec![0; 3 * size];
+        let bytes = std::fs::read(path).unwrap();
+        let all = bytes.chunks(size).flat_map(|one| [one, &zeros].concat());
+        std::fs::write(&to, [zeros.clone(), all.collect()].concat()).unwrap();
+    };
+    match format {
+        Format::Records => {
+            let mut writer = SampleWriter::create(&to, format).unwrap();
+            writer.add(&[nothing()]).unwrap();
+            for samples in file.iter() {
+                writer.add(&samples.unwrap()).unwrap();
+                writer.add(&[nothing(), nothing(), nothing()]).unwrap();
+            }
+            writer.finish().unwrap();
+        }
+        Format::PackedRecords(places) => {
+            let names = ["input_ids", "input_mask", "segment_ids", "positions"];
+            let row = |example: Example, name| example.with_int64s(name, vec![0; places.tokens]);
+            let zeros = names.into_iter().fold(Example::default(), row);
+            let mut writer = RecordWriter::create(&to, Compression::None).unwrap();
+            writer.add(&zeros.encode()).unwrap();
+            for record in RecordReader::open(path).unwrap() {
+                writer.add(&record.unwrap()).unwrap();
+                writer.add(&zeros.encode()).unwrap();
+            }
+            writer.finish().unwrap();
+        }
+        Format::Binary(shape) => binary(shape.bytes_of_one()),
+        Format::PackedBinary(shape) => binary(shape.bytes_of_pack()),
+        Format::Popart(_) => unreachable!(),
+    }
+    to
+}
+
+/// Packs of two and three sequences, or these alone.
+fn file_of(folder: &Path, format: Format) -> PathBuf {
+    let path = folder.join("samples");
+    let mut writer = SampleWriter::create(&path, format).unwrap();
+    for salt in (0..60).step_by(3) {
+        let pack = [pretraining(9, salt), pretraining(12, salt + 1), pretraining(11, salt + 2)];
+        writer.add(&pack[..2 + salt as usize % 2]).unwrap();
+    }
+    writer.finish().unwrap();
+    path
+}
+
+const FORMATS: [Format; 4] = [
+    Format::Records,
+    Format::PackedRecords(Places { tokens: 32, masked: 11, sequences: 3 }),
+    Format::Binary(SHAPE),
+    Format::PackedBinary(SHAPE),
+];
+
+#[test]
+fn padding_is_passed_over() {
+    for format in FORMATS {
+        let folder = tempfile::tempdir().unwrap();
+        let path = file_of(folder.path(), format);
+        let padded = padded(&path, format);
+        for depth in [Depth::AtMost(1), Depth::AtMost(3)] {
+            let options = |packs, part| ReaderOptions {
+                shape: SHAPE,
+                depth,
+                packs,
+                part,
+                ..Default::default()
+            };
+            // Not packed on the way, it is as if padding were not there.
+            let all = |path: &Path, options| -> Vec<PackedBatch> {
+                Reader::open(&[path], options).unwrap().map(Result::unwrap).collect()
+            };
+            let (with, without) =
+                (all(&padded, options(4, (0, 1))), all(&path, options(4, (0, 1))));
+            if depth == Depth::AtMost(1) || format.kind().unwrap().is_packed() {
+                assert_eq!(with, without, "{format:?}");
+            }
+            let sorted = |batches: &[PackedBatch]| {
+                let mut salts: Vec<i32> = batches.iter().flat_map(salts).collect();
+                salts.sort_unstable();
+                salts
+            };
+            assert_eq!(sorted(&with), sorted(&without), "{format:?}");
+            assert!(with.iter().all(|batch| batch.sequences() > 0));
+            // Windows of padding alone, shuffled, in parts, and gone on with anywhere.
+            let options = |packs, part| ReaderOptions {
+                shuffle: Some(3),
+                repeat: true,
+                window: 2,
+                ..options(packs, part)
+            };
+            let open = |options| Reader::open(&[&padded], options).unwrap();
+            let mut whole = open(options(6, (0, 1)));
+            let mut parts = [0, 1, 2].map(|part| open(options(2, (part, 3))));
+            for _ in 0..30 {
+                let mut other = open(options(6, (0, 1)));
+                other.seek(whole.position()).unwrap();
+                let batch = whole.next_batch().unwrap().unwrap();
+                assert_eq!(batch.pack_count(), 6);
+                assert_eq!(other.next_batch().unwrap().unwrap(), batch);
+                assert_eq!(other.position(), whole.position());
+                let of_parts =
+                    parts.each_mut().map(|part| salts(&part.next_batch().unwrap().unwrap()));
+                assert_eq!(of_parts.concat(), salts(&batch));
+            }
+            assert!(whole.position().epoch > 1);
+        }
+    }
+}
+
+#[test]
+fn padding_alone_is_nothing_to_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("zeros");
+    for size in [SHAPE.bytes_of_one(), SHAPE.bytes_of_pack()] {
+        std::fs::write(&path, vec![0; 5 * size]).unwrap();
+        let options = ReaderOptions { shape: SHAPE, repeat: true, ..Default::default() };
+        let error = Reader::open(&[&path], options).unwrap_err();
+        let Error::InFile { path: named, source } = error else { panic!("{error}") };
+        assert!(named == path && matches!(*source, Error::OnlyPadding), "{source}");
+    }
+}
+
+#[test]
+fn files_without_records_are_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut paths = files(folder.path(), Format::Records);
+    let (empty, packed) = (folder.path().join("empty"), folder.path().join("empty.gz"));
+    std::fs::write(&empty, "").unwrap();
+    RecordWriter::create(&packed, Compression::Gzip).unwrap().finish().unwrap();
+    paths.splice(..0, [empty.clone(), packed.clone()]);
+    let reader = Reader::open(&paths, ReaderOptions::default()).unwrap();
+    assert_eq!(reader.samples_in(0), 44);
+    for none in [&empty, &packed] {
+        let error = Reader::open(&[none], ReaderOptions::default()).unwrap_err();
+        assert!(error.is_of_empty_file(), "{error:?}");
+        assert!(error.to_string().contains("empty"), "it names the file");
+    }
+}
+
+#[test]
+fn what_is_to_be_learnt_is_known_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let reader = open(folder.path(), ReaderOptions::default());
+    assert!(reader.expect(Kind::Pretraining).is_ok());
+    let error = reader.expect(Kind::Squad).unwrap_err();
+    let said = error.to_string();
+    assert!(said.ends_with("holds samples of pre-training, and SQuAD is to be learnt"), "{said}");
+    assert!(said.contains("part-5") && error.hint().is_some(), "{said}");
 }
 
 #[test]

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use frazil_bert::packing::Histogram;
 use frazil_bert::pretrain_data;
 use frazil_bert::samples::store::Samples;
-use frazil_bert::samples::{Kind, Sample, SampleFile, SampleStore};
+use frazil_bert::samples::{Kind, Sample, SampleFile, SampleStore, open_all};
 
 use super::report::InputFile;
 use super::{Event, Options};
 use crate::ops::create_pretraining_data as create;
+use crate::source::files_of_list;
 use crate::{Error, Result};
 
 /// Samples between two tellings of progress.
@@ -22,6 +23,20 @@ pub enum Source {
     Files(Vec<PathBuf>),
     /// Text, from which samples are made first.
     Text(Box<TextOptions>),
+}
+
+impl Source {
+    /// All files that are read.
+    pub(super) fn files(&self) -> Result<Vec<PathBuf>> {
+        match self {
+            Self::Files(files) => Ok(files.clone()),
+            Self::Text(text) => {
+                let mut files = files_of_list(&text.input_file)?;
+                files.push(text.vocab_file.clone());
+                Ok(files)
+            }
+        }
+    }
 }
 
 /// Text, and how samples are made of it.
@@ -46,7 +61,7 @@ pub(super) struct Input {
     pub kind: Option<Kind>,
     /// Places for masked pieces of a sequence.
     pub max_predictions: usize,
-    /// Sequences of padding only, which are left out.
+    /// Sequences and packs of padding only, which are left out.
     pub empty: u64,
 }
 
@@ -79,10 +94,7 @@ impl Input {
     }
 
     fn of_files(files: &[PathBuf], options: &Options, on: &mut dyn FnMut(Event)) -> Result<Self> {
-        let opened: Vec<SampleFile> = files
-            .iter()
-            .map(|file| Ok(SampleFile::open(file, options.shape)?))
-            .collect::<Result<_>>()?;
+        let opened = open_all(files, options.shape)?;
         let (mut gathered, mut reports) = (Gathered::new(options), Vec::new());
         let count_of = |file: &SampleFile| file.len() / options.duplication_factor.max(1);
         let total: usize = opened.iter().map(count_of).sum();
@@ -90,7 +102,9 @@ impl Input {
         for file in &opened {
             let count = count_of(file);
             for index in 0..count {
-                for sample in file.samples(index)? {
+                let samples = file.samples(index)?;
+                gathered.empty += u64::from(samples.is_empty());
+                for sample in samples {
                     gathered.add(&sample).map_err(|error| in_file(error, file.path()))?;
                 }
                 done += 1;
@@ -216,6 +230,13 @@ impl Gathered {
 
     fn finish(self, options: &Options, padded: usize, files: Vec<InputFile>) -> Result<Input> {
         let max_length = options.max_length.unwrap_or(padded);
+        // Of all that are too long, the longest says what is needed.
+        if let Some(longest) = self.lengths.iter().max().map(|longest| *longest as usize)
+            && longest > max_length
+        {
+            let (length, most) = (longest, max_length);
+            return Err(frazil_bert::Error::SequenceLength { length, most }.into());
+        }
         let lengths = self.lengths.iter().map(|length| *length as usize);
         Ok(Input {
             files,

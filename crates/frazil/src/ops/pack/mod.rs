@@ -12,7 +12,7 @@ mod write;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use frazil_bert::packing::{Options as Way, Packing};
+use frazil_bert::packing::{Algorithm, Options as Way, Packing, Rounding};
 use frazil_bert::samples::{Checker, SampleFile, Shape};
 
 pub use input::{Source, TextOptions};
@@ -69,6 +69,15 @@ pub fn run(options: &Options, mut on: impl FnMut(Event)) -> Result<Report> {
             hint: "`-o FILE` says where packs go".into(),
         });
     }
+    if let Some(output) = &options.output {
+        write::keep_apart(&options.source.files()?, output, options.format)?;
+    }
+    if options.way.rounding != Rounding::Nearest && options.way.algorithm != Algorithm::Nnlshp {
+        on(Event::Note(format!(
+            "rounding has no effect: {} makes whole packs; only nnlshp has fractions to round",
+            options.way.algorithm
+        )));
+    }
     let input = Input::read(options, &mut on)?;
     let begun = Instant::now();
     let packing = Packing::find(&input.histogram, &options.way)?;
@@ -89,8 +98,8 @@ pub fn run(options: &Options, mut on: impl FnMut(Event)) -> Result<Report> {
         let mut checker = Checker::default();
         samples.iter().for_each(|sample| checker.expect(&sample));
         let mut done = 0;
-        for file in &report.outputs {
-            for pack in SampleFile::open(&file.path, plan.shape)?.iter() {
+        for path in plan.to_read()? {
+            for pack in SampleFile::open(path, plan.shape)?.iter() {
                 checker.found(&pack?);
                 done += 1;
                 on(Event::Checking(done, report.packs_written));

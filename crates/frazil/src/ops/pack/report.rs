@@ -35,7 +35,7 @@ pub struct Report {
     pub filled: Vec<u64>,
     /// The most frequent packs.
     pub most_frequent: Vec<Group>,
-    /// Sequences of padding only, which were left out.
+    /// Sequences and packs of padding only, which were left out.
     pub empty: u64,
     /// Packs that were written.
     pub packs_written: u64,

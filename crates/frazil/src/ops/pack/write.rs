@@ -9,15 +9,21 @@ use frazil_bert::samples::packed::Places;
 use frazil_bert::samples::store::Samples;
 use frazil_bert::samples::writer::{self, SampleWriter};
 use frazil_bert::samples::{Kind, Sample, Shape};
+use frazil_tensor::file::Replacement;
 use serde::Serialize;
 
 use super::input::Input;
 use super::report::OutputFile;
 use super::{Event, Options};
+use crate::ops::make_folder;
+use crate::source::{self, files};
 use crate::{Error, Result};
 
 /// Packs of one of MLPerf's files at most.
 const PART: usize = 50_000;
+/// A file that is in a folder while the files of an earlier packing are replaced. Who reads
+/// `strategy*` just then meets it, and it is no packs.
+const UNFINISHED: &str = "strategy_unfinished";
 
 /// What packs are written as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -40,6 +46,9 @@ pub(super) struct Plan {
     format: writer::Format,
     /// Which samples are in which pack.
     packs: Vec<Vec<u32>>,
+    /// The folder that files go to, in the place of those of an earlier packing; none if there is one
+    /// file only.
+    folder: Option<PathBuf>,
     /// Files, and their packs.
     files: Vec<(PathBuf, Vec<u32>)>,
 }
@@ -107,7 +116,8 @@ impl Plan {
                 vec![(output.to_path_buf(), order)]
             }
         };
-        Ok(Self { shape, split, format, packs, files })
+        let folder = is_binary.then(|| output.to_path_buf());
+        Ok(Self { shape, split, format, packs, folder, files })
     }
 
     /// The number of packs.
@@ -115,7 +125,7 @@ impl Plan {
         self.packs.len()
     }
 
-    /// Writes them.
+    /// Writes them. Files of a folder appear when all are complete.
     pub(super) fn write(
         &self,
         samples: &Samples,
@@ -124,14 +134,22 @@ impl Plan {
         let total = self.packs.len() as u64;
         let mut done = 0;
         let mut written = Vec::with_capacity(self.files.len());
-        for (path, packs) in &self.files {
-            if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-                std::fs::create_dir_all(folder).map_err(|source| {
-                    let (action, path) = ("create", folder.to_path_buf());
-                    frazil_tensor::Error::Io { action, path, source }
-                })?;
+        let replacement = match &self.folder {
+            Some(folder) => {
+                make_folder(folder)?;
+                Some(Replacement::create(folder)?)
             }
-            let mut writer = SampleWriter::create(path, self.format)?;
+            None => None,
+        };
+        for (path, packs) in &self.files {
+            let place = match (&replacement, path.file_name()) {
+                (Some(replacement), Some(name)) => replacement.path().join(name),
+                _ => path.clone(),
+            };
+            if let Some(folder) = place.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+                make_folder(folder)?;
+            }
+            let mut writer = SampleWriter::create(place, self.format)?;
             for pack in packs {
                 let pack: Vec<Sample> = self.packs[*pack as usize]
                     .iter()
@@ -143,8 +161,49 @@ impl Plan {
             }
             written.push(OutputFile { path: path.clone(), packs: writer.finish()? });
         }
+        if let Some(replacement) = replacement {
+            replacement.commit(is_strategy, UNFINISHED)?;
+        }
         Ok(written)
     }
+
+    /// The files that a reader of what was written reads: of a folder all that begin as ours do.
+    pub(super) fn to_read(&self) -> Result<Vec<PathBuf>> {
+        match &self.folder {
+            Some(folder) => {
+                let folder = glob::Pattern::escape(&folder.to_string_lossy());
+                files(&[Path::new(&folder).join("strategy*").display().to_string()])
+            }
+            None => Ok(self.files.iter().map(|(path, _)| path.clone()).collect()),
+        }
+    }
+}
+
+/// Makes sure that nothing is packed that is written over.
+pub(super) fn keep_apart(read: &[PathBuf], output: &Path, format: Format) -> Result<()> {
+    if format == Format::Tfrecord {
+        return source::keep_apart(read, &[output.to_path_buf()]);
+    }
+    let folder = source::place(output);
+    let replaced = read.iter().find(|path| {
+        let place = source::place(path);
+        let name = place.file_name().unwrap_or_default().to_string_lossy();
+        place.parent() == Some(&folder) && is_strategy(&name)
+    });
+    match replaced {
+        Some(path) => Err(Error::Usage {
+            what: format!("`{}` is packed, and would be replaced", path.display()),
+            hint: "name another folder to write to".into(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Whether a file is one of MLPerf's by its name.
+fn is_strategy(name: &str) -> bool {
+    let numbers = |text: &str| text.split('_').all(|word| word.parse::<u32>().is_ok());
+    let parts = name.strip_prefix("strategy_").and_then(|name| name.split_once("_part_"));
+    parts.is_some_and(|(lengths, part)| numbers(lengths) && numbers(part))
 }
 
 fn nothing() -> Error {
@@ -162,7 +221,10 @@ fn sizes(format: Format, places: Places, shape: Shape) -> String {
             "each record has places for {tokens} tokens, {masked} masked pieces and {sequences} sequences"
         ),
         Format::Mlperf => format!(
-            "each pack is {} bytes: `--max-seq-length {tokens} --max-predictions {} --depth {sequences}`",
+            "each pack is {} bytes; who reads it has to know {tokens} tokens, {} masked pieces of a \
+             sequence and {sequences} sequences: `frazil pack --max-seq-length {tokens} \
+             --max-predictions {1} --depth {sequences}`, `frazil pretrain --sequence-length {tokens} \
+             --mask-tokens {1} --max-sequences-per-pack {sequences}`",
             shape.bytes_of_pack(),
             shape.max_predictions
         ),
@@ -227,6 +289,17 @@ mod tests {
         assert_eq!(packs, [vec![0, 1], vec![3], vec![4, 0, 1], vec![2]]);
         assert_eq!(divide(&mut packs, 4, of), 2);
         assert_eq!(packs, [vec![0], vec![3], vec![4, 0], vec![2], vec![1], vec![1]]);
+    }
+
+    #[test]
+    fn files_are_known_by_their_names() {
+        for name in ["strategy_2_5_part_0", "strategy_9_part_12"] {
+            assert!(is_strategy(name), "{name}");
+        }
+        let others = ["strategy_unfinished", "strategy_a_part_0", "strategy_9_part_0.gz"];
+        for name in others.into_iter().chain(["my_strategy_9_part_0", "strategy__part_"]) {
+            assert!(!is_strategy(name), "{name}");
+        }
     }
 
     #[test]

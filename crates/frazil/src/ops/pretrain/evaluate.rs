@@ -170,8 +170,11 @@ impl Evaluator {
         let mut number = rank as u64;
         while self.options.batches.is_none_or(|most| number < most)
             && let Some(mut batch) = reader.next_batch()?
-            && batch.sequences() > 0
         {
+            // The last batch may have nothing for this rank.
+            if batch.sequences() == 0 {
+                continue;
+            }
             let mut means = Means::default();
             self.options.form.apply(&mut batch);
             means.sequences = batch.sequences() as u64;

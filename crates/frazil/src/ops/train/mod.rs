@@ -19,7 +19,7 @@ use frazil_bert::build::{self, build};
 use frazil_bert::config::Formulas;
 use frazil_bert::names::variables::expected;
 use frazil_bert::packing::Depth;
-use frazil_bert::samples::{Reader, ReaderOptions};
+use frazil_bert::samples::{Kind, Reader, ReaderOptions};
 use frazil_bert::{BertConfig, Head};
 use frazil_convert::tf;
 use frazil_runtime::{EngineOptions, Parameters};
@@ -192,6 +192,7 @@ pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) 
         ..options.reading.clone()
     };
     let mut reader = Reader::open(&options.records, reading)?;
+    reader.expect(kind(options.head))?;
     let before = newest(&options.output_dir)?;
     same_folder(comm, before.as_deref())?;
     if before.is_none() {
@@ -270,6 +271,15 @@ pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) 
 fn is_stopped(options: &Options) -> Result<bool> {
     let own = [u8::from(options.stop.is_asked())];
     Ok(from_first(&*options.comm, &own)? == [1])
+}
+
+/// What samples must be for, so that a head can be learnt from them.
+fn kind(head: Head) -> Kind {
+    match head {
+        Head::Classifier => Kind::Classifier,
+        Head::Squad => Kind::Squad,
+        Head::Pretraining | Head::Mlm | Head::Nsp | Head::Encoder => Kind::Pretraining,
+    }
 }
 
 /// What can be told before anything is opened.
