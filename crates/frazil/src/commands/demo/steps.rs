@@ -28,7 +28,7 @@ pub struct Step {
 pub const STEPS: [Step; 20] = [
     Step {
         title: "What is in a checkpoint",
-        line: "inspect {}/squad",
+        line: "inspect {}",
         yours: "inspect uncased_L-12_H-768_A-12.zip",
         keep: Keep::First(11),
         record: Record::Nothing,
