@@ -74,7 +74,7 @@ if ($("weights").checked) $("weights").click();
 const counts = state.items.filter((item) => item.node < 0 && item.parent).map((item) => {
   const inside = [];
   each(item, (kid) => { if (kid.node >= 0 && !hidden(kid.node)) inside.push(kid); });
-  return label(item) === item.name + " (" + inside.length + ")" && !/\d (Const|Variable)/.test(second(item));
+  return label(item) === item.name + " (" + inside.length + ")" && !/\d (Const|Variable|Identity)/.test(second(item));
 });
 seen.counted = [counts.length > 0, counts.every(Boolean)];
 choose(null);

@@ -147,13 +147,13 @@ fn kind(
     let node = graph.node(id);
     let raised = |op: &Op| FUSED.contains(&op.to_string().as_str());
     let became = fused.and_then(|fused| Some(&fused.node(fused.find(&node.name)?).op));
-    let variable = |value: &Value| matches!(graph.op(*value), Op::Variable(_));
+    let weight = |value: &Value| matches!(graph.op(*value), Op::Variable(_) | Op::Const(_));
     match &node.op {
         Op::Input(_) | Op::InputWithDefault(_) => "input",
         _ if graph.outputs.iter().any(|port| port.value.node == id) => "output",
         Op::Const(_) | Op::Variable(_) => "weight",
         Op::ReadVariable(_) => "weight",
-        Op::Unary(Unary::Identity) if node.inputs.iter().all(variable) => "weight",
+        Op::Unary(Unary::Identity) if node.inputs.iter().all(weight) => "weight",
         Op::Foreign(_) if needed(&node.name) => "foreign",
         op if raised(op) || became.is_some_and(raised) => "fused",
         _ => "op",
