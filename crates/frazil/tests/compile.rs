@@ -93,6 +93,10 @@ fn a_file_tells_what_it_is() {
         {
             assert!(code == Some(0) && text.contains(part), "{part}: {text}");
         }
+        let page = folder.path().join("page.html");
+        let (code, _) = said(&["inspect", "--report", page.to_str().unwrap()]);
+        let page = fs::read_to_string(page).unwrap();
+        assert!(code == Some(0) && page.contains(word) && page.contains("input_ids"), "{page}");
         for line in [&["graph", "-o", "x.html"][..], &["convert", "--to", "onnx", "-o", "x.onnx"]] {
             let (code, text) = said(line);
             let told = text.contains("the model that it was compiled from");

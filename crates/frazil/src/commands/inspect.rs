@@ -74,7 +74,13 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
     }
     let options = Options { tensors: args.tensors, npz: args.npz, source: args.flags.source() };
     let report = inspect::inspect(&args.path, &options)?;
-    args.page.write(|| report.page(inspect::why(&args.path, &graph)))?;
+    args.page.write(|| {
+        let page = report.page(inspect::why(&args.path, &graph));
+        match &report.compiled {
+            Some(compiled) => page.section(compiled.section()),
+            None => page,
+        }
+    })?;
     args.flags.print(&report, out, |report, out| {
         if report.tensors.is_empty() {
             print(report, args.all, out)?;
@@ -415,11 +421,7 @@ fn print_model(
 
 fn print_compiled(compiled: &Description, out: &mut dyn Write) -> io::Result<()> {
     let products = plural(compiled.products, "product");
-    let bytes = match compiled.int8 {
-        Some(true) => "computed in bytes",
-        Some(false) => "in float32",
-        None => "as another frazil reads them",
-    };
+    let bytes = compiled.products_in();
     writeln!(out, "  compiled by frazil {}, {}", compiled.frazil, size(compiled.bytes))?;
     writeln!(
         out,

@@ -30,6 +30,7 @@ use super::bench::Model;
 use super::inspect::model::End;
 use super::run::batches;
 use super::{minmax, role};
+use crate::page::{Cell, Section, Table, number};
 use crate::source::open_graph;
 use crate::{Error, Result};
 
@@ -387,6 +388,39 @@ pub struct Description {
     pub inputs: Vec<End>,
     /// What it computes: names alone.
     pub outputs: Vec<String>,
+}
+
+impl Description {
+    /// What products are computed in.
+    pub fn products_in(&self) -> &'static str {
+        match self.int8 {
+            Some(true) => "computed in bytes",
+            Some(false) => "in float32",
+            None => "as another frazil reads them",
+        }
+    }
+
+    /// The same as a part of a page.
+    pub fn section(&self) -> Section {
+        let mut table = Table::new(["", "name", "type", "shape"]);
+        for end in &self.inputs {
+            let name = Cell::code(&end.name);
+            table.push([
+                "input".into(),
+                name,
+                end.dtype.as_str().into(),
+                end.shape.as_str().into(),
+            ]);
+        }
+        for name in &self.outputs {
+            table.push(["output".into(), Cell::code(name), "".into(), "".into()]);
+        }
+        Section::new("Compiled")
+            .figure("size", number::size(self.bytes), format!("by frazil {}", self.frazil))
+            .figure("products", self.products.to_string(), self.products_in())
+            .figure("packed for", self.isas.join(", "), "")
+            .table(table)
+    }
 }
 
 /// Reads the header, and of a file that this frazil runs the graph: no weights.
