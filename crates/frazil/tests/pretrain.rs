@@ -714,7 +714,8 @@ fn padding_in_files_changes_nothing() {
     }
     let train = |files: &str, to: &str| {
         let checkpoints = format!("--checkpoint-dir={to}");
-        let words = ["pretrain", "--config=configs/mk2/pod16-open.json", "--no-shuffle", "--json"];
+        let words =
+            ["pretrain", "--config=configs/mk2/pod16-open.json", "--shuffle=false", "--json"];
         let words = [&words[..], &["--input-files", files, &checkpoints]].concat();
         let words = [&words[..], &["--on-the-spot-validation-files", files]].concat();
         let output = frazil(folder, &words);
@@ -722,7 +723,7 @@ fn padding_in_files_changes_nothing() {
         // The target is missed.
         assert_eq!(output.status.code(), Some(1), "{said}");
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        report["training"]["evaluations"].clone()
+        report["evaluations"].clone()
     };
     let (with, without) = (train("zeros/strategy*", "with"), train("packed/strategy*", "without"));
     assert_eq!(with, without);
@@ -730,10 +731,12 @@ fn padding_in_files_changes_nothing() {
         with.as_array().unwrap().iter().all(|found| found["samples"].as_u64() > Some(0)),
         "{with}"
     );
-    assert_eq!(
-        tensors(&newest(&folder.join("with"))).len(),
-        tensors(&newest(&folder.join("without"))).len()
-    );
+    let weights = |run: &str| {
+        let all = tensors(&newest(&folder.join(run))).into_iter();
+        // Where the reader is differs, and nothing else.
+        all.filter(|(name, _)| name != "frazil/position").collect::<Vec<_>>()
+    };
+    assert!(weights("with") == weights("without"));
 }
 
 /// Records of another task are known before anything is written.
@@ -752,7 +755,7 @@ fn samples_of_another_task_are_refused() {
     let small = folder.path();
     data(small);
     self::config(small);
-    let words = ["pretrain", "--config=configs/mk2/pod16-open.json", "--sequence-length=64"];
+    let words = ["pretrain", "--config=configs/mk2/pod16-open.json"];
     let input = ["--input-files", records.to_str().unwrap()];
     let said = failed(small, &[&words[..], &input].concat());
     assert!(said.contains("train.tf_record` holds samples of a classifier"), "{said}");

@@ -345,7 +345,8 @@ impl Program {
         let arg = |flag: &Flag| {
             let default = flag.default.filter(|default| !default.is_empty());
             let default = default.map_or(String::new(), |default| format!(" [default: {default}]"));
-            let help = format!("{}{default}", flag.help);
+            let idle = if flag.has_effect { "" } else { "has no effect: " };
+            let help = format!("{idle}{}{default}", flag.help);
             let arg = match flag.kind {
                 Kind::Truth => tools::truth(flag.name, help),
                 Kind::Integer | Kind::Float => tools::flag(flag.name, help).value_name("N"),
