@@ -232,7 +232,7 @@ fn extract_features_is_the_originals() {
         ("--layers=-1,2", "there is no layer 2: the model has 2 layers"),
         ("--layers=x", "`x` is no layer's number"),
         ("--max_seq_length=129", "positions for at most 128"),
-        ("--max_seq_length=2", "must be at least 3"),
+        ("--max_seq_length=2", "`--max_seq_length` is 2\nhint: give a number from 3 on"),
         ("--max_seq_length=two", "invalid literal for int()"),
     ] {
         let mut words = words.clone();
