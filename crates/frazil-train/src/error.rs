@@ -203,7 +203,9 @@ impl Error {
                     .to_owned(),
             ),
             Self::NoState { .. } | Self::WrongState { .. } => Some(
-                "the folder has a checkpoint of another training: choose another folder".to_owned(),
+                "if the checkpoint is damaged, name the one before it in the folder's file \
+                 `checkpoint`; if it is of another training, choose another folder"
+                    .to_owned(),
             ),
             _ => None,
         }

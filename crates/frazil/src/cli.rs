@@ -107,19 +107,11 @@ pub fn main() -> ExitCode {
     if let Some(tool) = help::TOOLS.iter().find(|tool| called == Some(tool)) {
         words.insert(1, tool.into());
     }
-    // A training ends with a checkpoint, and a file that is being written is removed before the program
-    // ends; a second Ctrl-C insists.
-    let handler = ctrlc::set_handler(|| {
-        let insists = INTERRUPTED.swap(true, Ordering::SeqCst);
-        if !insists && STOP.ask() {
-            say!("stopping after this step, with a checkpoint; once more to stop at once");
-        } else if insists || !frazil::tensor::file::interrupt() {
-            std::process::exit(INTERRUPT_CODE.into());
-        }
-    });
-    if let Err(error) = handler {
+    if let Err(error) = ctrlc::set_handler(interrupted) {
         report(&anyhow::Error::new(error).context("Ctrl-C cannot be caught"));
     }
+    #[cfg(unix)]
+    on_termination();
     let mut out = io::BufWriter::new(io::stdout().lock());
     let result = run(words.iter().skip(1), &mut out).and_then(|outcome| {
         out.flush()?;
@@ -145,6 +137,30 @@ pub fn main() -> ExitCode {
                 ExitCode::from(2)
             }
         },
+    }
+}
+
+/// On Ctrl-C a training ends with a checkpoint, and a file that is being written is removed before the
+/// program ends; a second one insists.
+fn interrupted() {
+    let insists = INTERRUPTED.swap(true, Ordering::SeqCst);
+    if !insists && STOP.ask() {
+        say!("stopping after this step, with a checkpoint; once more to stop at once");
+    } else if insists || !frazil::tensor::file::interrupt() {
+        std::process::exit(INTERRUPT_CODE.into());
+    }
+}
+
+/// Takes the signal of schedulers and service managers for a Ctrl-C.
+#[cfg(unix)]
+fn on_termination() {
+    use signal_hook::consts::SIGTERM;
+    use signal_hook::iterator::Signals;
+    match Signals::new([SIGTERM]) {
+        Ok(mut signals) => {
+            std::thread::spawn(move || signals.forever().for_each(|_| interrupted()));
+        }
+        Err(error) => report(&anyhow::Error::new(error).context("SIGTERM cannot be caught")),
     }
 }
 
