@@ -2,7 +2,8 @@
 //! it was interrupted.
 //!
 //! What a run needs to go on lies in its newest checkpoint: the trainer's state and where the reader
-//! was. A run that is killed and started again takes the steps that it would have taken.
+//! was. A run that is killed and started again takes the steps that it would have taken; where it is to
+//! learn from other samples, or more of them at once, [`Changes`] say so.
 //!
 //! With several ranks, each has a run of its own, with a reader of its part of every batch; the first
 //! one writes, and its wishes count.
@@ -113,6 +114,17 @@ pub struct Run<'r> {
 /// The name that the reader's place is stored under: epoch, sample and pack; and the sequences that
 /// were trained on.
 const POSITION: &str = "frazil/position";
+/// The name of what that place belongs to: the reader's identity, and the packs of a step.
+const SAMPLES: &str = "frazil/samples";
+
+/// What is not as it was for the run that a checkpoint is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// What is trained on, or its order: it is read from its beginning.
+    pub samples: bool,
+    /// Packs of a step: how many there were, and how many there are.
+    pub packs: Option<(u64, u64)>,
+}
 
 impl Run<'_> {
     /// Takes the steps that are missing, and gives the last checkpoint.
@@ -191,10 +203,13 @@ impl Run<'_> {
     ) -> std::result::Result<(PathBuf, Go), E> {
         self.trainer.check()?;
         let Position { epoch, sample, pack } = Reader::position(self.reader);
-        let place = [epoch, sample, pack, self.seen].map(|number| number as i64).to_vec();
-        let place = Tensor::from_vec([4], place).expect("four numbers");
+        let place = [epoch, sample, pack, self.seen];
+        let samples = [self.reader.identity(), self.packs()];
         let step = self.trainer.steps();
-        let mut state = self.trainer.state().chain([Ok((POSITION.to_owned(), place))]);
+        let mut state = self
+            .trainer
+            .state()
+            .chain([Ok(numbers(POSITION, &place)), Ok(numbers(SAMPLES, &samples))]);
         let comm = self.trainer.comm();
         let path = match comm.is_first() {
             true => self.keeper.save(step, state)?,
@@ -211,33 +226,51 @@ impl Run<'_> {
         Ok((path, go))
     }
 
+    /// The packs of a step.
+    fn packs(&self) -> u64 {
+        self.reader.packs() as u64 * self.plan.accumulate as u64
+    }
+
     /// Goes on from a checkpoint. One that TensorFlow wrote does not say where the reader was: then
-    /// as many batches as there were steps are passed over.
-    pub fn resume(&mut self, checkpoint: &dyn TensorStore) -> Result<()> {
+    /// as many packs as its steps had, if they had as many, are passed over.
+    pub fn resume(&mut self, checkpoint: &dyn TensorStore) -> Result<Changes> {
         self.trainer.restore(checkpoint)?;
         if checkpoint.info(POSITION).is_none() {
-            let batches = self.trainer.steps().saturating_mul(self.plan.accumulate as u64);
-            for _ in 0..batches {
-                let batch = self.reader.next_batch()?;
-                self.seen += batch.map_or(0, |batch| batch.sequences() as u64);
-            }
-            let seen = all_numbers(self.trainer.comm(), &[self.seen as f64])?;
-            self.seen = seen.iter().map(|each| each[0] as u64).sum();
-            return Ok(());
+            self.seen = self.reader.skip(self.trainer.steps().saturating_mul(self.packs()))?;
+            return Ok(Changes::default());
         }
-        let failed = |source| Error::NoState { name: POSITION.to_owned(), source };
-        let tensor = checkpoint.tensor(POSITION).map_err(failed)?;
-        let values = tensor.values::<i64>().map(|values| values.into_owned());
-        let Ok(Ok([epoch, sample, pack, seen])) = values.map(<[i64; 4]>::try_from) else {
-            return Err(Error::WrongState {
-                name: POSITION.to_owned(),
-                found: format!("{} {}", tensor.dtype(), tensor.shape()),
-                expected: "four int64".to_owned(),
-            });
-        };
-        let place = |number: i64| number as u64;
-        self.seen = place(seen);
-        let position = Position { epoch: place(epoch), sample: place(sample), pack: place(pack) };
-        Ok(self.reader.seek(position)?)
+        let [epoch, sample, pack, seen] = stored(checkpoint, POSITION)?;
+        self.seen = seen;
+        let mut changes = Changes::default();
+        if checkpoint.info(SAMPLES).is_some() {
+            let [identity, packs] = stored(checkpoint, SAMPLES)?;
+            changes.samples = identity != self.reader.identity();
+            changes.packs = Some((packs, self.packs())).filter(|(before, now)| before != now);
+        }
+        if !changes.samples {
+            self.reader.seek(Position { epoch, sample, pack })?;
+        }
+        Ok(changes)
+    }
+}
+
+/// A few numbers of a checkpoint.
+fn numbers(name: &str, values: &[u64]) -> (String, Tensor) {
+    let values: Vec<i64> = values.iter().map(|value| *value as i64).collect();
+    (name.to_owned(), Tensor::from_vec([values.len()], values).expect("as many as there are"))
+}
+
+/// The same as they are read back.
+fn stored<const N: usize>(checkpoint: &dyn TensorStore, name: &str) -> Result<[u64; N]> {
+    let failed = |source| Error::NoState { name: name.to_owned(), source };
+    let tensor = checkpoint.tensor(name).map_err(failed)?;
+    let values = tensor.values::<i64>().map(|values| values.into_owned());
+    match values.map(<[i64; N]>::try_from) {
+        Ok(Ok(values)) => Ok(values.map(|value| value as u64)),
+        _ => Err(Error::WrongState {
+            name: name.to_owned(),
+            found: format!("{} {}", tensor.dtype(), tensor.shape()),
+            expected: format!("{N} int64"),
+        }),
     }
 }

@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use super::binary::{self, Shape};
 use super::{Kind, Sample, packed};
+use crate::python::random::mix;
 use crate::{Error, Result};
 
 /// What a file holds.
@@ -224,6 +225,27 @@ impl SampleFile {
         }
     }
 
+    /// Numbers that differ where files do. Of records these are all checksums, which stand beside the lengths
+    /// that were read already; of binaries, which have none, some samples all over the file.
+    pub(super) fn marks(&self) -> impl Iterator<Item = u64> {
+        const SAMPLES: usize = 1024;
+        const CHECKSUM: usize = 4;
+        let size = match self.kind {
+            FileKind::Records | FileKind::PackedRecords => None,
+            FileKind::Binary => Some(self.shape.bytes_of_one()),
+            FileKind::PackedBinary => Some(self.shape.bytes_of_pack()),
+        };
+        let every = size.map_or(1, |_| self.len().div_ceil(SAMPLES));
+        let mark = move |index| match size {
+            Some(size) => fold(self.part(index, size)),
+            None => {
+                fold(self.span(index).map_or(&[], |span| &self.data[span.end - CHECKSUM..span.end]))
+            }
+        };
+        let kind = [self.kind as u64, self.len() as u64];
+        kind.into_iter().chain((0..self.len()).step_by(every).map(mark))
+    }
+
     /// All of them, in their order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Result<Vec<Sample>>> {
         (0..self.len()).map(|index| self.samples(index))
@@ -263,6 +285,15 @@ pub fn open_all(paths: &[impl AsRef<Path>], shape: Shape) -> Result<Vec<SampleFi
         Some(error) if files.is_empty() => Err(error),
         _ => Ok(files),
     }
+}
+
+/// One number of bytes.
+fn fold(bytes: &[u8]) -> u64 {
+    bytes.chunks(8).fold(0, |sum, chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        mix(sum ^ u64::from_le_bytes(word))
+    })
 }
 
 fn is_zero(bytes: &[u8]) -> bool {

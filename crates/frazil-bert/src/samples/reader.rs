@@ -3,9 +3,11 @@
 //! Samples are shuffled across all files, anew in each epoch and always the same for a seed.
 //! Sequences are taken a window at a time and packed into lengths of one; packs of a window are
 //! shuffled, too, since they come out sorted. What is padding alone is passed over as if it were not
-//! there. [`Reader::position`] is all that it takes to go on somewhere else as if nothing had happened. Left out: threads. A batch is made in a fraction of
-//! the time that training on it takes.
+//! there. [`Reader::position`] is all that it takes to go on somewhere else as if nothing had happened,
+//! if [`Reader::identity`] is the same there. Left out: threads. A batch is made in a fraction of the time
+//! that training on it takes.
 
+use std::cell::OnceCell;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -76,6 +78,7 @@ pub struct Reader {
     max_length: usize,
     position: Position,
     window: Option<Window>,
+    identity: OnceCell<u64>,
 }
 
 /// Sequences that were packed together.
@@ -121,8 +124,8 @@ impl Reader {
         }
         let longest = files.iter().map(SampleFile::padded_len).max().unwrap_or(0);
         let max_length = options.max_length.unwrap_or(longest);
-        let reader =
-            Self { files, options, max_length, position: Position::default(), window: None };
+        let (position, window, identity) = (Position::default(), None, OnceCell::new());
+        let reader = Self { files, options, max_length, position, window, identity };
         let mut epochs = 0..reader.options.duplication_factor as u64;
         match epochs.all(|epoch| reader.samples_in(epoch) > 0) {
             true => Ok(reader),
@@ -172,6 +175,47 @@ impl Reader {
             true => Ok(()),
             false => Err(Error::NoSuchPlace { sample: position.pack, count: packs }),
         }
+    }
+
+    /// A number for what is read, and in which order: a position means the same where it is the same.
+    pub fn identity(&self) -> u64 {
+        *self.identity.get_or_init(|| self.identify())
+    }
+
+    fn identify(&self) -> u64 {
+        let ReaderOptions { shuffle, depth, window, duplication_factor, .. } = self.options;
+        let shuffle = shuffle.map_or([0, 0], |seed| [1, seed]);
+        let order = shuffle.into_iter().chain([duplication_factor as u64]);
+        let packing = [self.max_length as u64, window as u64, depth.limit(self.max_length) as u64];
+        let packing = packing.into_iter().filter(|_| self.packs_on_the_way());
+        let files = self.files.iter().flat_map(SampleFile::marks);
+        order.chain(packing).chain(files).fold(0, |sum, mark| mix(sum ^ mark))
+    }
+
+    /// Packs of a batch, those of all parts.
+    pub fn packs(&self) -> usize {
+        self.options.packs * self.options.part.1
+    }
+
+    /// Goes over so many packs of the beginning as if they had been read; gives the number of their
+    /// sequences. Of files of sequences nothing is read for that, so padding alone counts, too.
+    pub fn skip(&mut self, packs: u64) -> Result<u64> {
+        if self.packs_on_the_way() || self.files[0].kind().is_packed() {
+            let mut sequences = 0;
+            for _ in 0..packs {
+                sequences += self.next_pack()?.map_or(0, |pack| pack.len() as u64);
+            }
+            return Ok(sequences);
+        }
+        let factor = self.options.duplication_factor as u64;
+        let round: u64 = (0..factor).map(|epoch| self.samples_in(epoch)).sum();
+        let (mut epoch, mut sample) = (packs / round * factor, packs % round);
+        while sample >= self.samples_in(epoch) {
+            sample -= self.samples_in(epoch);
+            epoch += 1;
+        }
+        self.seek(Position { epoch, sample, pack: 0 })?;
+        Ok(packs)
     }
 
     /// Samples (packs or sequences, as the files have them) of an epoch.

@@ -5,7 +5,7 @@ use std::io::{IsTerminal, stderr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use frazil::ops::train::{self, Step};
+use frazil::ops::train::{self, Changes, Step};
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
 /// Between two plain lines.
@@ -70,12 +70,26 @@ impl Live {
                     self.say(&format!("note: the model has no place for `{first}`{more}"));
                 }
             }
-            train::Event::Resuming(path, step) => {
+            train::Event::Resuming(path, step, changes) => {
                 self.say(&format!("goes on from {} after {step} steps", path.display()));
+                self.changed(changes);
             }
             train::Event::Begin(_) => {}
             train::Event::Step(step, of, _) => self.step(step, *of),
             train::Event::Saved(path, ..) => self.say(&format!("wrote {}", path.display())),
+        }
+    }
+
+    /// Says what is not as it was before a run went on.
+    pub fn changed(&self, changes: &Changes) {
+        if changes.samples {
+            self.say(
+                "note: what is trained on is not what it was, or comes in another order: it is read \
+                 from its beginning",
+            );
+        }
+        if let Some((before, now)) = changes.packs {
+            self.say(&format!("note: steps are of {now} sequences or packs now, {before} before"));
         }
     }
 

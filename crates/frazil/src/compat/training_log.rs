@@ -95,8 +95,9 @@ impl TrainingLog {
                     self.info(format_args!("  name = {name}, *NEW*"));
                 }
             }
-            train::Event::Resuming(path, _) => {
+            train::Event::Resuming(path, _, changes) => {
                 self.info(format_args!("Restoring parameters from {}", path.display()));
+                self.live.changed(changes);
             }
             train::Event::Saved(path, step, _) => {
                 self.info(format_args!("Saving checkpoints for {step} into {}.", path.display()));

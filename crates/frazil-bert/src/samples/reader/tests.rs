@@ -342,3 +342,65 @@ fn packs_are_given_as_they_are_stored() {
     let none = Reader::open(&[] as &[&Path], ReaderOptions::default());
     assert!(matches!(none, Err(Error::NoFiles)));
 }
+
+#[test]
+fn what_is_gone_over_is_as_if_read() {
+    let folder = tempfile::tempdir().unwrap();
+    for (depth, factor) in [(Depth::AtMost(1), 1), (Depth::AtMost(1), 2), (Depth::AtMost(3), 1)] {
+        let options = ReaderOptions {
+            depth,
+            duplication_factor: factor,
+            shuffle: Some(5),
+            window: 16,
+            repeat: true,
+            ..ReaderOptions::default()
+        };
+        let mut reader = open(folder.path(), options.clone());
+        let mut sequences = 0;
+        for packs in 0..150 {
+            let mut other = open(folder.path(), options.clone());
+            assert_eq!(other.skip(packs).unwrap(), sequences, "{packs}");
+            assert_eq!(other.position(), reader.position(), "{packs}");
+            sequences += reader.next_pack().unwrap().unwrap().len() as u64;
+        }
+    }
+    let mut reader = open(folder.path(), ReaderOptions { repeat: true, ..Default::default() });
+    reader.options.depth = Depth::AtMost(1);
+    let far = u64::MAX / 2;
+    assert_eq!(reader.skip(far).unwrap(), far);
+    assert_eq!(reader.position().epoch, far / 44);
+}
+
+#[test]
+fn other_samples_and_other_orders_are_known() {
+    for format in FORMATS {
+        let folder = tempfile::tempdir().unwrap();
+        let path = file_of(folder.path(), format);
+        let options = ReaderOptions { shape: SHAPE, shuffle: Some(1), ..Default::default() };
+        let of = |paths: &[&Path], options: &ReaderOptions| {
+            Reader::open(paths, options.clone()).unwrap().identity()
+        };
+        let identity = of(&[&path], &options);
+        let batches = ReaderOptions { packs: 7, part: (1, 2), repeat: true, ..options.clone() };
+        assert_eq!(of(&[&path], &batches), identity, "{format:?}");
+        let seed = ReaderOptions { shuffle: Some(2), ..options.clone() };
+        assert!(of(&[&path], &seed) != identity, "{format:?}");
+        let window = ReaderOptions { window: 3, ..options.clone() };
+        let is_packed = format.kind().unwrap().is_packed();
+        assert_eq!(of(&[&path], &window) == identity, is_packed, "{format:?}");
+        assert!(of(&[&path, &path], &options) != identity, "{format:?}");
+        // One sample of the middle.
+        let other = folder.path().join("other");
+        let mut writer = SampleWriter::create(&other, format).unwrap();
+        let file = SampleFile::open(&path, SHAPE).unwrap();
+        for (index, pack) in file.iter().enumerate() {
+            let mut pack = pack.unwrap();
+            if let (Sample::Pretraining(sample), true) = (&mut pack[0], index == 9) {
+                sample.masked[0].id += 1;
+            }
+            writer.add(&pack).unwrap();
+        }
+        writer.finish().unwrap();
+        assert!(of(&[&other], &options) != identity, "{format:?}");
+    }
+}

@@ -443,7 +443,7 @@ pub(crate) fn finetune(
             Event::Train(train::Event::Saved(path, step, false)) => {
                 (path.to_path_buf(), step, false)
             }
-            Event::Train(train::Event::Resuming(path, step)) => (path.to_path_buf(), step, true),
+            Event::Train(train::Event::Resuming(path, step, _)) => (path.to_path_buf(), step, true),
             other => {
                 watch(other);
                 return Ok(Go::On);

@@ -370,7 +370,7 @@ pub fn run(plan: &Plan, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Resul
     let mut resumed = None;
     let training = pretrain::pretrain(&plan.options, &mut |event| {
         match &event {
-            pretrain::Event::Train(train::Event::Resuming(_, step)) => resumed = Some(*step),
+            pretrain::Event::Train(train::Event::Resuming(_, step, _)) => resumed = Some(*step),
             pretrain::Event::Train(train::Event::Begin(_)) => {
                 // Nothing is cleared: that needs a right over the whole machine.
                 log.point("cache_clear", false);

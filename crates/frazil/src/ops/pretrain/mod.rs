@@ -122,7 +122,7 @@ pub fn pretrain(
     let trained = train::train(&options.train, &mut |event| {
         let (step, of, weights) = match event {
             train::Event::Step(step, of, weights) => (step, of, weights),
-            train::Event::Resuming(_, step) => {
+            train::Event::Resuming(_, step, _) => {
                 begins_at = step;
                 return watch(Event::Train(event));
             }

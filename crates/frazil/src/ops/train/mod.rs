@@ -40,7 +40,7 @@ use crate::{Error, Result};
 use lock::Lock;
 pub(crate) use lock::was_here;
 
-pub use frazil_train::run::Step;
+pub use frazil_train::run::{Changes, Step};
 pub use history::{Evaluation, History, Point};
 pub use page::page;
 pub use stop::Stop;
@@ -148,8 +148,8 @@ pub enum Event<'a> {
     Planned(&'a Path, bool),
     /// Weights are there: which ones came from the checkpoint.
     Initialized(&'a initial::Report),
-    /// The run goes on from this checkpoint, after so many steps.
-    Resuming(&'a Path, u64),
+    /// The run goes on from this checkpoint, after so many steps, with so much changed.
+    Resuming(&'a Path, u64, &'a Changes),
     /// The first step is about to be taken; so many sequences were trained on before. To stop here is to
     /// leave everything as it is.
     Begin(u64),
@@ -226,10 +226,10 @@ pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) 
     };
     if let Some(path) = before {
         let state = Checkpoint::open(&path, CheckpointOptions::default())?;
-        run.resume(&state)?;
+        let changes = run.resume(&state)?;
         same_seed(run.trainer.seed(), options.seed, &path)?;
         let steps = run.trainer.steps();
-        match watch(Event::Resuming(&path, steps))?.agreed(comm)? {
+        match watch(Event::Resuming(&path, steps, &changes))?.agreed(comm)? {
             Go::On | Go::Save => {}
             Go::Keep(best) => run.keeper.keep_best(best),
             Go::Stop => {
