@@ -36,9 +36,15 @@ impl Keeper {
             path: folder.clone(),
             source,
         })?;
-        let state = CheckpointState::read(&folder)?.unwrap_or_default();
-        let there = |path: &PathBuf| index_path(path).is_file();
-        let all = state.all_model_checkpoint_paths.into_iter().filter(there).collect();
+        let mut all = Vec::new();
+        if let Some(state) = CheckpointState::read(&folder)? {
+            // The file may have been edited, to go back to an earlier one.
+            let newest = state.model_checkpoint_path;
+            all = state.all_model_checkpoint_paths;
+            all.retain(|path| *path != newest);
+            all.push(newest);
+            all.retain(|path| is_there(path));
+        }
         Ok(Self { folder, keep, meta, all, best: None })
     }
 
@@ -100,12 +106,12 @@ impl Keeper {
         Ok(())
     }
 
-    /// Takes the newest one back, if there is one before it.
-    pub fn take_back(&mut self) -> Result<()> {
-        if self.all.len() > 1 {
-            let newest = self.all.pop();
+    /// Takes one back, if there is another.
+    pub fn take_back(&mut self, prefix: &Path) -> Result<()> {
+        if self.all.iter().any(|path| path != prefix) {
+            self.all.retain(|path| path != prefix);
             self.name_all()?;
-            newest.iter().for_each(|newest| remove(newest));
+            remove(prefix);
         }
         Ok(())
     }
@@ -131,6 +137,11 @@ pub fn meta_path(prefix: &Path) -> PathBuf {
     let mut path = prefix.as_os_str().to_owned();
     path.push(".meta");
     path.into()
+}
+
+/// Whether there is a checkpoint.
+pub fn is_there(prefix: &Path) -> bool {
+    index_path(prefix).is_file()
 }
 
 /// What cannot be removed stays: it is only in the way.
@@ -184,10 +195,35 @@ mod tests {
         assert!(!meta_path(&first).exists() && meta_path(&last).exists());
         // One that is of no use goes again, but never the only one.
         for left in ["model.ckpt-30", "model.ckpt-30"] {
-            keeper.take_back().unwrap();
+            let newest = keeper.newest().unwrap().to_path_buf();
+            keeper.take_back(&newest).unwrap();
             assert_eq!(named(folder.path()), [left]);
         }
-        assert!(!index_path(&last).exists());
+        assert!(!is_there(&last));
+    }
+
+    /// Whoever names an earlier checkpoint in `checkpoint` goes back to it.
+    #[test]
+    fn the_newest_is_the_one_that_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Keeper::open(folder.path(), 2, MetaGraphDef::default()).unwrap();
+        let mut keeper = open();
+        let [first, second] = [1, 2].map(|step| keeper.save(step, state(step)).unwrap());
+        for all in [vec![first.clone(), second.clone()], vec![]] {
+            let state = CheckpointState {
+                model_checkpoint_path: first.clone(),
+                all_model_checkpoint_paths: all,
+                ..CheckpointState::default()
+            };
+            state.write(folder.path()).unwrap();
+            assert_eq!(open().newest(), Some(&*first));
+        }
+        let mut keeper = open();
+        let third = keeper.save(3, state(3)).unwrap();
+        keeper.prune().unwrap();
+        assert_eq!(named(folder.path()), ["model.ckpt-1", "model.ckpt-3"]);
+        keeper.take_back(&third).unwrap();
+        assert_eq!(newest(folder.path()).unwrap(), Some(first));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The ways training can go wrong, each with where.
 
+use std::path::PathBuf;
+
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -62,7 +64,7 @@ pub enum Error {
     NotFinite {
         /// The loss, or the norm of the gradients.
         what: &'static str,
-        /// Steps that were taken before.
+        /// The step, counted from 1 as it is shown.
         step: u64,
         /// What it is.
         value: f64,
@@ -100,6 +102,14 @@ pub enum Error {
     NoTarget {
         /// What was looked for.
         expected: &'static str,
+    },
+    /// A run that cannot go on from where it was.
+    #[error("no step can be taken from `{}`", path.display())]
+    NoStepFrom {
+        /// The checkpoint that was there.
+        path: PathBuf,
+        /// Why not.
+        source: Box<Error>,
     },
     /// A checkpoint of something else.
     #[error("the checkpoint has none of the model's weights, such as `{expected}`")]
@@ -198,8 +208,14 @@ impl Error {
                     .to_owned(),
             ),
             Self::NotFinite { .. } => Some(
-                "a smaller learning rate or a longer warm-up may help; the folder's last checkpoint is \
-                 one that a step could be taken from"
+                "a smaller learning rate or a longer warm-up may help, or a smaller factor on the loss; \
+                 the folder's last checkpoint is one that a step could be taken from"
+                    .to_owned(),
+            ),
+            Self::NoStepFrom { .. } => Some(
+                "if the learning rate, or the factor on the loss, is larger now than it was, give the \
+                 smaller one; to go back, name the checkpoint before it in the folder's file \
+                 `checkpoint`"
                     .to_owned(),
             ),
             Self::NoState { .. } | Self::WrongState { .. } => Some(

@@ -103,13 +103,17 @@ impl Options {
             vec![
                 ("beta1", adam.beta1, "from 0 to less than 1", (0.0..1.0).contains(&adam.beta1)),
                 ("beta2", adam.beta2, "from 0 to less than 1", (0.0..1.0).contains(&adam.beta2)),
-                ("epsilon", adam.epsilon, "0 or more", adam.epsilon >= 0.0),
+                ("epsilon", adam.epsilon, "above 0", adam.epsilon > 0.0),
                 ("weight_decay", adam.weight_decay, "0 or more", adam.weight_decay >= 0.0),
             ]
         };
         let mut numbers = match &self.method {
             Method::Adam(method) => adam(method),
-            Method::Lamb(method) => adam(&method.adam),
+            Method::Lamb(Lamb { adam: of, max_weight_norm }) => {
+                let most =
+                    max_weight_norm.map(|most| ("norm of a weight", most, "above 0", most > 0.0));
+                adam(of).into_iter().chain(most).collect()
+            }
             Method::Sgd(Sgd { momentum, weight_decay }) => vec![
                 ("momentum", *momentum, "from 0 to less than 1", (0.0..1.0).contains(momentum)),
                 ("weight_decay", *weight_decay, "0 or more", *weight_decay >= 0.0),

@@ -109,12 +109,15 @@ pub struct Run<'r> {
     pub form: batch::Form,
     /// Sequences that were trained on so far.
     pub seen: u64,
+    /// A number for what checkpoints are judged on, if they are.
+    pub judged_on: Option<u32>,
 }
 
 /// The name that the reader's place is stored under: epoch, sample and pack; and the sequences that
 /// were trained on.
 const POSITION: &str = "frazil/position";
-/// The name of what that place belongs to: the reader's identity, and the packs of a step.
+/// The name of what that place belongs to: the reader's identity, the packs of a step, and what checkpoints
+/// are judged on, -1 if that is not known.
 const SAMPLES: &str = "frazil/samples";
 
 /// What is not as it was for the run that a checkpoint is of.
@@ -124,6 +127,8 @@ pub struct Changes {
     pub samples: bool,
     /// Packs of a step: how many there were, and how many there are.
     pub packs: Option<(u64, u64)>,
+    /// What checkpoints are judged on: scores of before are of another kind.
+    pub judged_on: bool,
 }
 
 impl Run<'_> {
@@ -132,9 +137,11 @@ impl Run<'_> {
         &mut self,
         watch: &mut dyn FnMut(Event<'_>) -> std::result::Result<Go, E>,
     ) -> std::result::Result<PathBuf, E> {
-        let mut saved = match self.keeper.newest() {
-            Some(newest) if self.trainer.steps() > 0 => newest.to_path_buf(),
-            _ => self.save(watch, false)?.0,
+        let before = self.keeper.newest().filter(|_| self.trainer.steps() > 0);
+        let before = before.map(Path::to_path_buf);
+        let mut saved = match &before {
+            Some(before) => before.clone(),
+            None => self.save(watch, false)?.0,
         };
         let mut saved_at = self.trainer.steps();
         if watch(Event::Begin(self.seen))?.agreed(self.trainer.comm())? == Go::Stop {
@@ -143,8 +150,13 @@ impl Run<'_> {
         while self.trainer.steps() < self.plan.steps {
             let step = match self.step() {
                 Err(error @ Error::NotFinite { .. }) => {
-                    if saved_at == self.trainer.steps() && self.trainer.comm().is_first() {
-                        self.keeper.take_back()?;
+                    let is_first_from_it = saved_at == self.trainer.steps();
+                    // What was there before this run may be all right, and the settings not.
+                    if is_first_from_it && before.as_ref() == Some(&saved) {
+                        return Err(Error::NoStepFrom { path: saved, source: error.into() }.into());
+                    }
+                    if is_first_from_it && self.trainer.comm().is_first() {
+                        self.keeper.take_back(&saved)?;
                     }
                     return Err(error.into());
                 }
@@ -204,7 +216,8 @@ impl Run<'_> {
         self.trainer.check()?;
         let Position { epoch, sample, pack } = Reader::position(self.reader);
         let place = [epoch, sample, pack, self.seen];
-        let samples = [self.reader.identity(), self.packs()];
+        let judged_on = self.judged_on.map_or(u64::MAX, u64::from);
+        let samples = [self.reader.identity(), self.packs(), judged_on];
         let step = self.trainer.steps();
         let mut state = self
             .trainer
@@ -236,16 +249,20 @@ impl Run<'_> {
     pub fn resume(&mut self, checkpoint: &dyn TensorStore) -> Result<Changes> {
         self.trainer.restore(checkpoint)?;
         if checkpoint.info(POSITION).is_none() {
-            self.seen = self.reader.skip(self.trainer.steps().saturating_mul(self.packs()))?;
+            self.seen = self.reader.pass_over(self.trainer.steps().saturating_mul(self.packs()))?;
             return Ok(Changes::default());
         }
         let [epoch, sample, pack, seen] = stored(checkpoint, POSITION)?;
         self.seen = seen;
         let mut changes = Changes::default();
         if checkpoint.info(SAMPLES).is_some() {
-            let [identity, packs] = stored(checkpoint, SAMPLES)?;
+            let [identity, packs, judged_on] = stored(checkpoint, SAMPLES)?;
             changes.samples = identity != self.reader.identity();
             changes.packs = Some((packs, self.packs())).filter(|(before, now)| before != now);
+            // A run that judges nothing passes on what was judged on before.
+            let before = u32::try_from(judged_on).ok();
+            self.judged_on = self.judged_on.or(before);
+            changes.judged_on = before.is_some_and(|before| self.judged_on != Some(before));
         }
         if !changes.samples {
             self.reader.seek(Position { epoch, sample, pack })?;

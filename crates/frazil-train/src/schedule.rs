@@ -95,7 +95,10 @@ pub struct Transition {
 impl Transition {
     /// The number at a step.
     pub fn at(&self, step: u64) -> f64 {
-        let part = step.min(self.steps) as f64 / self.steps.max(1) as f64;
+        if step >= self.steps {
+            return self.last;
+        }
+        let part = step as f64 / self.steps as f64;
         self.init + (self.last - self.init) * part
     }
 }
@@ -174,7 +177,7 @@ mod tests {
         let beta = Transition { init: 0.62, last: 0.38, steps: 1000 };
         assert_eq!((beta.at(0), beta.at(1000), beta.at(5000)), (0.62, 0.38, 0.38));
         assert!((beta.at(500) - 0.5).abs() < 1e-12);
-        assert_eq!(Transition { init: 1.0, last: 2.0, steps: 0 }.at(0), 1.0);
+        assert_eq!(Transition { init: 1.0, last: 2.0, steps: 0 }.at(0), 2.0);
     }
 
     #[test]

@@ -287,7 +287,7 @@ impl Trainer {
         let counts = self.loss_scale.after(taken.changed);
         if !taken.changed && counts {
             let what = "norm of the gradients";
-            return Err(Error::NotFinite { what, step: self.step, value: taken.norm });
+            return Err(Error::NotFinite { what, step: self.step + 1, value: taken.norm });
         }
         let parts = self.losses.iter().cloned().zip(losses.iter().copied()).skip(1);
         let report = Report {
@@ -546,13 +546,7 @@ impl Trainer {
         let get = |name: &str| {
             state.tensor(name).map_err(|source| Error::NoState { name: name.to_owned(), source })
         };
-        let integer = |name: &str| -> Result<u64> {
-            let tensor = get(name)?;
-            match tensor.values::<i64>() {
-                Ok(values) if values.len() == 1 => Ok(values[0] as u64),
-                _ => Err(wrong(name, &tensor, "one int64".to_owned())),
-            }
-        };
+        let integer = |name: &str| integer(state, name);
         let parameters = Parameters::read(self.engine.graph(), state)?;
         for at in 0..self.idle.len() {
             let tensor = get(self.idle.name(at))?;
@@ -567,18 +561,18 @@ impl Trainer {
                 expected: "a number from 0 on".to_owned(),
             });
         }
-        // TensorFlow's checkpoints do not say.
-        let seed = match state.info(SEED) {
-            Some(_) => integer(SEED)?,
-            None => self.options.seed,
-        };
+        let seed = stored_seed(state)?.unwrap_or(self.options.seed);
         let mut loss_scale = self.options.loss_scale;
-        if let LossScale::Dynamic { scale, since, .. } = &mut loss_scale {
+        // A run with a factor that stays the same does not store it.
+        let moves = state.info(SINCE).is_some();
+        if let (LossScale::Dynamic { scale, since, .. }, true) = (&mut loss_scale, moves) {
             *since = integer(SINCE)?;
             let factor = get(FACTOR)?;
             match factor.values::<f32>() {
-                Ok(values) if values.len() == 1 => *scale = values[0],
-                _ => return Err(wrong(FACTOR, &factor, "one float32".to_owned())),
+                Ok(values) if values.len() == 1 && values[0].is_finite() && values[0] > 0.0 => {
+                    *scale = values[0];
+                }
+                _ => return Err(wrong(FACTOR, &factor, "one float32 above 0".to_owned())),
             }
         }
         for (of, slot, values) in self.optimizer.slots_mut() {
@@ -588,6 +582,20 @@ impl Trainer {
         (self.parameters, self.step, self.loss_scale) = (parameters, step, loss_scale);
         self.options.seed = seed;
         Ok(())
+    }
+}
+
+/// The seed of the run that a state is of; TensorFlow's checkpoints do not say.
+pub fn stored_seed(state: &dyn TensorStore) -> Result<Option<u64>> {
+    state.info(SEED).map(|_| integer(state, SEED)).transpose()
+}
+
+fn integer(state: &dyn TensorStore, name: &str) -> Result<u64> {
+    let tensor = state.tensor(name);
+    let tensor = tensor.map_err(|source| Error::NoState { name: name.to_owned(), source })?;
+    match tensor.values::<i64>() {
+        Ok(values) if values.len() == 1 => Ok(values[0] as u64),
+        _ => Err(wrong(name, &tensor, "one int64".to_owned())),
     }
 }
 
@@ -665,7 +673,7 @@ fn add_losses(sums: &mut [f64], outputs: &Outputs<'_>, part: &Part) -> Result<()
 fn check_loss(loss: f64, scale: LossScale, step: u64) -> Result<()> {
     match loss.is_finite() || !matches!(scale, LossScale::Static(_)) {
         true => Ok(()),
-        false => Err(Error::NotFinite { what: "loss", step, value: loss }),
+        false => Err(Error::NotFinite { what: "loss", step: step + 1, value: loss }),
     }
 }
 

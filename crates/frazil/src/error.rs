@@ -153,6 +153,9 @@ pub enum Error {
         /// What to write instead.
         hint: String,
     },
+    /// Somebody has asked for an end.
+    #[error("it was told to stop")]
+    Stopped,
 }
 
 /// The large ones are boxed, so that a result stays small.
@@ -221,6 +224,7 @@ impl Error {
                 Some(format!("it holds {}; name the model's file", list(entries, "and")))
             }
             Self::NotAModel { hint, .. } => Some((*hint).into()),
+            Self::Stopped => None,
             Self::WrongKind { hint, .. } | Self::Usage { hint, .. } => Some(hint.clone()),
         }
     }

@@ -199,7 +199,7 @@ impl Reader {
 
     /// Goes over so many packs of the beginning as if they had been read; gives the number of their
     /// sequences. Of files of sequences nothing is read for that, so padding alone counts, too.
-    pub fn skip(&mut self, packs: u64) -> Result<u64> {
+    pub fn pass_over(&mut self, packs: u64) -> Result<u64> {
         if self.packs_on_the_way() || self.files[0].kind().is_packed() {
             let mut sequences = 0;
             for _ in 0..packs {

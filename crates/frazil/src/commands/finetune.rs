@@ -312,6 +312,10 @@ fn train(args: Args, out: &mut dyn Write, comm: &Arc<dyn Comm>) -> Result<Outcom
     }
     if report.stopped {
         say!("{}", stopped(report.steps));
+    } else if report.early_stopped {
+        say!("ended early, after step {}: scores got no better", report.steps);
+    } else if report.taken == 0 {
+        say!("nothing was left to do: {} steps were taken before", thousands(report.steps));
     }
     if json {
         serde_json::to_writer_pretty(&mut *out, &report)?;
@@ -354,6 +358,7 @@ fn show(live: &mut Live, event: Event<'_>) {
             live.say(&format!("{examples} examples{windows}, {steps} steps of {batch}"));
         }
         Event::Train(event) => live.train(&event),
+        Event::Evaluating(step) => live.say(&format!("evaluating step {step}")),
         Event::Evaluated(evaluation, is_best) => {
             let scores = evaluation.scores.iter();
             let scores: Vec<String> = scores.map(|(n, s)| format!("{n} {s:.4}")).collect();

@@ -91,6 +91,11 @@ impl Live {
         if let Some((before, now)) = changes.packs {
             self.say(&format!("note: steps are of {now} sequences or packs now, {before} before"));
         }
+        if changes.judged_on {
+            self.say(
+                "note: checkpoints are judged on something else than before: its scores do not count",
+            );
+        }
     }
 
     fn step(&mut self, step: &Step, of: u64) {

@@ -14,6 +14,7 @@ use frazil::bert::glue::Task;
 use frazil::bert::rows::OnBadRow;
 use frazil::ops::finetune::{Model, classifier};
 use frazil::ops::run_classifier::{self, Event, Options, Part, run_classifier};
+use frazil::ops::train::Trained;
 use frazil::train::comm::Comm;
 
 use super::absl::{Flag, ON_CPU, Program, Values};
@@ -116,8 +117,12 @@ fn work(values: &Values, comm: &Arc<dyn Comm>) -> Result<Outcome> {
         let of = training(values, &options, comm)?;
         let mut log = TrainingLog::new();
         let ran = classifier::train(&of, &mut |event| log.show(event))?;
-        if ran.trained.stopped {
-            log.stopped(ran.trained.steps);
+        let Trained { steps, taken, stopped, .. } = ran.trained;
+        log.ended(steps, taken, stopped);
+        if stopped {
+            if comm.is_first() {
+                ran.write_report(&of.model, &of.schedule)?;
+            }
             return Ok(Outcome::Done);
         }
         trained = Some((of, ran));

@@ -128,8 +128,8 @@ fn work(values: &Values, comm: &Arc<dyn Comm>) -> Result<()> {
             }
             Ok(Go::On)
         })?;
+        log.ended(done.steps, done.taken, done.stopped);
         if done.stopped {
-            log.stopped(done.steps);
             return Ok(());
         }
     }
@@ -236,6 +236,7 @@ impl Asked {
             seed,
             recompute: values.truth("recompute"),
             comm: Arc::clone(comm),
+            stop: cli::stop(),
             ..train::Options::bert(Head::Pretraining, config, rate, folder)
         })
     }

@@ -10,6 +10,7 @@ use frazil::bert::rows::OnBadRow;
 use frazil::bert::squad::{FeatureOptions, PredictOptions, SquadFeatures};
 use frazil::ops::finetune::{Model, squad};
 use frazil::ops::predict::answer::run_squad::{self, Event, Options, run_squad};
+use frazil::ops::train::Trained;
 use frazil::train::comm::Comm;
 
 use super::absl::{Flag, ON_CPU, Program, Values};
@@ -114,8 +115,9 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             if comm.is_first() {
                 ran.write_report(&of.model, &of.schedule)?;
             }
-            if ran.trained.stopped {
-                log.stopped(ran.trained.steps);
+            let Trained { steps, taken, stopped, .. } = ran.trained;
+            log.ended(steps, taken, stopped);
+            if stopped {
                 return Ok(None);
             }
         }

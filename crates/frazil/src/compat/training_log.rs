@@ -58,11 +58,13 @@ pub fn exported((checkpoint, written): &(PathBuf, PathBuf)) {
 pub struct TrainingLog {
     live: Live,
     last: Instant,
+    /// Of the last step.
+    loss: Option<f64>,
 }
 
 impl TrainingLog {
     pub fn new() -> Self {
-        Self { live: Live::new(false), last: Instant::now() }
+        Self { live: Live::new(false), last: Instant::now(), loss: None }
     }
 
     fn info(&self, text: impl Display) {
@@ -81,7 +83,7 @@ impl TrainingLog {
                 self.info(format_args!("  Num steps = {steps}"));
             }
             Event::Note(note) => self.live.say(&format!("note: {note}")),
-            Event::Evaluated(..) => {}
+            Event::Evaluating(_) | Event::Evaluated(..) => {}
             Event::Train(event) => self.training(&event),
         }
         Ok(Go::On)
@@ -105,6 +107,7 @@ impl TrainingLog {
             train::Event::Planned(..) | train::Event::Begin(_) => {}
             train::Event::Step(step, of, _) => {
                 let line = self.live.draw(step, *of);
+                self.loss = Some(step.report.loss);
                 let taken = step.report.step + 1;
                 let is_due = step.report.step == 0 || taken.is_multiple_of(EVERY) || taken == *of;
                 if is_due || self.last.elapsed() >= PAUSE && !self.live.is_drawn() {
@@ -116,8 +119,13 @@ impl TrainingLog {
         }
     }
 
-    /// Says that the run was told to stop.
-    pub fn stopped(&self, steps: u64) {
-        self.live.say(&stopped(steps));
+    /// Says how it ended, after so many steps, some of them in this run.
+    pub fn ended(&self, steps: u64, taken: u64, was_stopped: bool) {
+        match self.loss {
+            _ if was_stopped => self.live.say(&stopped(steps)),
+            Some(loss) => self.info(format_args!("Loss for final step: {loss}.")),
+            None if taken == 0 => self.info("Skipping training since max_steps has already saved."),
+            None => {}
+        }
     }
 }

@@ -24,7 +24,7 @@ use serde::Serialize;
 use super::finetune::check_length;
 use super::predict::classify::{argmax, softmax};
 use super::text_model::{self, Item, TextModel, Want};
-use super::train::{Evaluation, History};
+use super::train::{Evaluation, History, Stop};
 use crate::source::{Kind, open_weights};
 use crate::{Error, Result};
 
@@ -241,7 +241,7 @@ pub fn run_classifier(options: &Options, progress: &mut dyn FnMut(Event<'_>)) ->
                 Part::Predict => "predict",
             })),
         }
-        let logits = logits(&model, &set.features, &*options.comm)?;
+        let logits = logits(&model, &set.features, &*options.comm, &Stop::default())?;
         match part {
             Part::Eval => {
                 let step = if trained.is_file() { global_step(&model)? } else { 0 };
@@ -276,12 +276,16 @@ pub fn run_classifier(options: &Options, progress: &mut dyn FnMut(Event<'_>)) ->
 }
 
 /// The figures of one checkpoint on the dev set, of which each rank computes a part; nothing is written.
-pub(super) fn evaluate_checkpoint(path: &Path, options: &Options) -> Result<EvalResults> {
+pub(super) fn evaluate_checkpoint(
+    path: &Path,
+    options: &Options,
+    stop: &Stop,
+) -> Result<EvalResults> {
     let labels = checked(options)?;
     let model = open(path, &labels, options)?;
     let input = ClassifierInput::new(model.tokenizer().clone(), labels, options.max_seq_length)?;
     let set = Set::read(options, Split::Dev, &input, &model)?;
-    let logits = logits(&model, &set.features, &*options.comm)?;
+    let logits = logits(&model, &set.features, &*options.comm, stop)?;
     Ok(evaluate(&set, &logits, options.eval_batch_size, global_step(&model)?))
 }
 
@@ -441,11 +445,13 @@ fn logits(
     model: &TextModel,
     features: &[ClassifierFeatures],
     comm: &dyn Comm,
+    stop: &Stop,
 ) -> Result<Vec<Vec<f32>>> {
     let own = &features[part(comm, features.len())];
     let mut bits = Vec::with_capacity(own.len());
     let items = own.iter().map(|features| Ok(Item::new((), features.features.clone())));
     model.run(items, |(), said| -> Result<()> {
+        stop.check(comm)?;
         let row = said.outputs.into_iter().next().map(|output| output.values);
         // As bits: what is no number gets through, too.
         bits.extend(row.map(|row| row.into_iter().map(f32::to_bits).collect::<Vec<u32>>()));

@@ -15,7 +15,7 @@ use super::{
     Event, Export, Judge, Model, Prepared, Ran, Report, Schedule, check_early_stop, finetune,
     open_model, train_only,
 };
-use crate::ops::{make_folder, run_classifier, train};
+use crate::ops::run_classifier;
 use crate::{Error, Result};
 
 /// What is learnt, from what.
@@ -42,6 +42,9 @@ pub struct Options {
     pub early_stop: Option<usize>,
 }
 
+/// The score that counts.
+const METRIC: &str = "eval_accuracy";
+
 /// Trains and evaluates.
 pub fn classifier(options: &Options, watch: &mut dyn FnMut(Event<'_>)) -> Result<Report> {
     check_early_stop(options.early_stop, options.evaluate)?;
@@ -54,15 +57,16 @@ pub fn classifier(options: &Options, watch: &mut dyn FnMut(Event<'_>)) -> Result
     let scores = |checkpoint: &Path| scores(options, checkpoint);
     let judge = Judge {
         scores: if options.evaluate { Some(&scores) } else { None },
-        metric: "eval_accuracy",
+        metric: METRIC,
         early_stop: options.early_stop,
+        of: options.evaluate.then(|| judged_on(options)).transpose()?,
     };
     finetune(&prepared, &options.model, &options.schedule, &judge, watch)
 }
 
 /// Trains only: nothing is evaluated, and the report is written when it is asked for.
 pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Result<Ran> {
-    train_only(|note| prepare(options, note), &options.model, &options.schedule, watch)
+    train_only(|note| prepare(options, note), &options.model, &options.schedule, METRIC, watch)
 }
 
 /// Writes a checkpoint, the newest if none is given, as a SavedModel below `dir`, for calls of so many
@@ -104,8 +108,8 @@ fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> 
         // What is wrong with the dev set is said before hours are spent.
         options.task.read(&options.data_dir, Split::Dev, &how)?;
     }
-    train::same_model(&options.model.output_dir, &config, Head::Classifier, count)?;
-    let prepared = |records: Vec<PathBuf>, examples: usize, samples: usize| Prepared {
+    super::check_begin(&options.model, &options.schedule, &config, (Head::Classifier, count))?;
+    let prepared = |(records, lock), examples: usize, samples: usize| Prepared {
         task: options.task.to_string(),
         head: Head::Classifier,
         labels: count,
@@ -113,10 +117,11 @@ fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> 
         records,
         examples,
         samples,
+        lock,
     };
     if !options.records.is_empty() {
         let samples = super::count_records(&options.records, Kind::Classifier)?;
-        return Ok(prepared(options.records.clone(), samples, samples));
+        return Ok(prepared((options.records.clone(), None), samples, samples));
     }
     let input = ClassifierInput::new(tokenizer, labels, options.max_seq_length)?;
     let rows = options.task.read(&options.data_dir, Split::Train, &how)?;
@@ -124,11 +129,18 @@ fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> 
         note(format!("{} rows could not be used", rows.skipped.len()));
     }
     let features = input.features_of_all(&rows.items)?;
-    make_folder(&options.model.output_dir)?;
-    let records = options.model.output_dir.join("train.tf_record");
-    let comm = &*options.schedule.comm;
-    super::write_once(comm, || Ok(write_records(&records, &features).map(drop)?))?;
-    Ok(prepared(vec![records], rows.items.len(), features.len()))
+    let written = super::write_train_records(&options.model, &options.schedule, |records| {
+        Ok(write_records(records, &features).map(drop)?)
+    })?;
+    Ok(prepared(written, rows.items.len(), features.len()))
+}
+
+/// A number for what checkpoints are judged on.
+fn judged_on(options: &Options) -> Result<u32> {
+    let how = ReadOptions { on_bad_row: options.on_bad_row, ..ReadOptions::default() };
+    let rows = options.task.read(&options.data_dir, Split::Dev, &how)?.items;
+    let of = (options.task, options.max_seq_length, options.model.do_lower_case, rows);
+    Ok(crc32c::crc32c(format!("{of:?}").as_bytes()))
 }
 
 /// The figures of `run_classifier` for one checkpoint.
@@ -151,5 +163,6 @@ fn scores(options: &Options, checkpoint: &Path) -> Result<BTreeMap<String, f64>>
         threads: options.schedule.threads,
         comm: Arc::clone(&options.schedule.comm),
     };
-    Ok(run_classifier::evaluate_checkpoint(checkpoint, &of)?.scores())
+    let stop = &options.schedule.stop;
+    Ok(run_classifier::evaluate_checkpoint(checkpoint, &of, stop)?.scores())
 }

@@ -17,17 +17,21 @@ use frazil_bert::samples::{Kind, Reader, ReaderOptions};
 use frazil_bert::tokenizer::{Casing, Tokenizer, Vocabulary};
 use frazil_bert::{BertConfig, Head};
 use frazil_tensor::file;
-use frazil_train::checkpoint::{newest, path as checkpoint_path};
+use frazil_train::checkpoint::{is_there, newest, path as checkpoint_path};
 use frazil_train::comm::{Comm, Solo};
 use frazil_train::run::Go;
 use frazil_train::schedule::Bert;
 use serde::Serialize;
 
 use super::make_folder;
-use super::train::{self, Evaluation, History, Stop, Trained};
+use super::train::{self, Evaluation, History, Lock, Stop, Trained};
 use crate::{Error, Result};
 
 pub use export::{Export, export_saved_model};
+
+/// What lies beside a model's checkpoints.
+const CONFIG: &str = "bert_config.json";
+const VOCABULARY: &str = "vocab.txt";
 
 /// The model, and where it goes.
 #[derive(Clone, Debug)]
@@ -54,12 +58,33 @@ impl Model {
         })
     }
 
+    /// Refuses to go on in the folder of a model with another configuration or vocabulary.
+    fn check_folder(&self, config: &BertConfig) -> Result<()> {
+        if newest(&self.output_dir)?.is_none() {
+            return Ok(());
+        }
+        let refused = |there: &Path, given: &Path| {
+            let (there, given) = (there.display(), given.display());
+            Err(Error::Usage {
+                what: format!("`{there}` is of another model than `{given}`"),
+                hint: "give that one to go on, or another folder to begin anew".into(),
+            })
+        };
+        let there = self.output_dir.join(CONFIG);
+        if there.is_file() && BertConfig::read(&there)? != *config {
+            return refused(&there, &self.bert_config_file);
+        }
+        let there = self.output_dir.join(VOCABULARY);
+        if there.is_file() && file::map(&there)? != file::map(&self.vocab_file)? {
+            return refused(&there, &self.vocab_file);
+        }
+        Ok(())
+    }
+
     /// Puts configuration and vocabulary beside what is trained: the folder is a model by itself then.
     fn complete(&self) -> Result<()> {
         make_folder(&self.output_dir)?;
-        for (from, name) in
-            [(&self.bert_config_file, "bert_config.json"), (&self.vocab_file, "vocab.txt")]
-        {
+        for (from, name) in [(&self.bert_config_file, CONFIG), (&self.vocab_file, VOCABULARY)] {
             file::write(self.output_dir.join(name), &file::map(from)?)?;
         }
         Ok(())
@@ -138,7 +163,7 @@ impl Schedule {
 
     /// All steps for so many examples, and those in which the rate grows: Python's arithmetic.
     pub fn steps(&self, examples: usize) -> (u64, u64) {
-        let batch = (self.batch_size * self.accumulate) as f64;
+        let batch = self.batch_size as f64 * self.accumulate as f64;
         let steps = (examples as f64 / batch * self.epochs) as u64;
         (steps, (steps as f64 * self.warmup_proportion) as u64)
     }
@@ -162,6 +187,8 @@ pub enum Event<'a> {
     Note(String),
     /// Something of the training itself.
     Train(train::Event<'a>),
+    /// A checkpoint is about to be evaluated, that of this step.
+    Evaluating(u64),
     /// A checkpoint was evaluated; whether it is the best so far.
     Evaluated(&'a Evaluation, bool),
 }
@@ -184,6 +211,8 @@ pub struct Report {
     pub taken: u64,
     /// Whether it was told to stop before its time.
     pub stopped: bool,
+    /// Whether it ended early, since scores got no better.
+    pub early_stopped: bool,
     /// Pieces a second, without padding.
     pub tokens_per_second: f64,
     /// The scores, in the order of steps.
@@ -209,6 +238,8 @@ pub(crate) struct Prepared {
     pub examples: usize,
     /// Records.
     pub samples: usize,
+    /// The folder, as long as the run is in it; held by the first rank.
+    pub lock: Option<Lock>,
 }
 
 /// Refuses sequences that are longer than the model has positions for, in the original's words.
@@ -247,6 +278,18 @@ pub(crate) fn open_model(model: &Model, max_seq_length: usize) -> Result<(BertCo
     Ok((config, Tokenizer::new(vocabulary.into(), casing)?))
 }
 
+/// Refuses what cannot begin, or go on, in its folder, before data are made ready.
+fn check_begin(
+    model: &Model,
+    schedule: &Schedule,
+    config: &BertConfig,
+    what: (Head, usize),
+) -> Result<()> {
+    let init_checkpoint = model.init_checkpoint.as_deref();
+    train::may_begin(&model.output_dir, config, what, schedule.seed, init_checkpoint)?;
+    model.check_folder(config)
+}
+
 /// Counts records that are there already: sequences, or packs of them. They must hold what is learnt.
 fn count_records(records: &[PathBuf], kind: Kind) -> Result<usize> {
     let reader = Reader::open(records, ReaderOptions::default())?;
@@ -271,6 +314,15 @@ pub struct Ran {
 impl Ran {
     /// Writes `report.html` with what the folder's events say, scores included.
     pub fn write_report(&self, model: &Model, schedule: &Schedule) -> Result<PathBuf> {
+        self.report(model, schedule, &History::read(&model.output_dir)?)
+    }
+
+    /// The same with this history. Where nothing was trained, that of the run before stays.
+    fn report(&self, model: &Model, schedule: &Schedule, history: &History) -> Result<PathBuf> {
+        let report = report_of(model);
+        if self.trained.taken == 0 && report.is_file() {
+            return Ok(report);
+        }
         let begins_with = match &model.init_checkpoint {
             Some(path) => path.display().to_string(),
             None => "new weights".into(),
@@ -285,9 +337,8 @@ impl Ran {
             ("seed", schedule.seed.to_string()),
             ("begins with", begins_with),
         ];
-        let (report, history) = (report_of(model), History::read(&model.output_dir)?);
         let title = format!("Fine-tuning for {}", self.task);
-        train::page(&title, &settings, &self.trained, &history).write(&report)?;
+        train::page(&title, &settings, &self.trained, history).write(&report)?;
         Ok(report)
     }
 }
@@ -296,11 +347,12 @@ fn report_of(model: &Model) -> PathBuf {
     model.output_dir.join("report.html")
 }
 
-/// Makes the data ready and trains on them.
+/// Makes the data ready and trains on them. What was the best before, by this metric, stays.
 fn train_only(
     prepare: impl FnOnce(&mut dyn FnMut(String)) -> Result<Prepared>,
     model: &Model,
     schedule: &Schedule,
+    metric: &str,
     watch: &mut dyn FnMut(Event<'_>) -> Result<Go>,
 ) -> Result<Ran> {
     let mut notes = Vec::new();
@@ -312,16 +364,29 @@ fn train_only(
     for note in notes {
         watch(Event::Note(note))?;
     }
-    let trained = train_on(&prepared, model, schedule, &mut watch)?;
+    let trained = train_on(&prepared, model, schedule, None, &mut |event| {
+        let Event::Train(train::Event::Resuming(_, step, _)) = event else { return watch(event) };
+        let best = Standing::of(&model.output_dir, step, metric)?.best_of(&model.output_dir);
+        let go = watch(event)?;
+        Ok(best.filter(|_| go == Go::On).map_or(go, Go::Keep))
+    })?;
     Ok(Ran { task: prepared.task, examples: prepared.examples, trained })
 }
 
-/// Lets the first rank write the records, and the others wait for them.
-fn write_once(comm: &dyn Comm, write: impl FnOnce() -> Result<()>) -> Result<()> {
+/// Takes the folder, and lets the first rank write what is trained on there.
+fn write_train_records(
+    model: &Model,
+    schedule: &Schedule,
+    write: impl FnOnce(&Path) -> Result<()>,
+) -> Result<(Vec<PathBuf>, Option<Lock>)> {
+    let comm = &*schedule.comm;
+    let lock = train::hold(&model.output_dir, comm)?;
+    let records = model.output_dir.join("train.tf_record");
     if comm.is_first() {
-        write()?;
+        write(&records)?;
     }
-    Ok(comm.barrier()?)
+    comm.barrier()?;
+    Ok((vec![records], lock))
 }
 
 /// Trains on what is ready.
@@ -329,6 +394,7 @@ fn train_on(
     prepared: &Prepared,
     model: &Model,
     schedule: &Schedule,
+    judged_on: Option<u32>,
     watch: &mut dyn FnMut(Event<'_>) -> Result<Go>,
 ) -> Result<Trained> {
     let (steps, warmup_steps) = schedule.steps(prepared.examples);
@@ -354,7 +420,8 @@ fn train_on(
     options.threads = schedule.threads;
     options.comm = Arc::clone(&schedule.comm);
     options.stop = schedule.stop.clone();
-    train::train(&options, &mut |event| watch(Event::Train(event)))
+    options.judged_on = judged_on;
+    train::train_in(prepared.lock.as_ref(), &options, &mut |event| watch(Event::Train(event)))
 }
 
 /// Exports a checkpoint, the newest if none is given: its path, and that of the SavedModel.
@@ -372,7 +439,7 @@ fn export_of(
     Ok((checkpoint, written))
 }
 
-/// The scores of a checkpoint.
+/// The scores of a checkpoint; [`Error::Stopped`] where nobody waits for them.
 pub(crate) type Scores<'j> = &'j dyn Fn(&Path) -> Result<BTreeMap<String, f64>>;
 
 /// Refuses to wait for better scores where there are none.
@@ -395,6 +462,8 @@ pub(crate) struct Judge<'j> {
     pub metric: &'static str,
     /// Evaluations without a better score after which training ends.
     pub early_stop: Option<usize>,
+    /// A number for what they are the scores of, if there are any.
+    pub of: Option<u32>,
 }
 
 /// How the evaluations of a run stand.
@@ -407,6 +476,18 @@ struct Standing {
 }
 
 impl Standing {
+    /// How those of a folder stand, up to a step. A checkpoint that is gone is not the best any more.
+    fn of(folder: &Path, step: u64, metric: &str) -> Result<Self> {
+        let mut standing = Self::default();
+        for before in History::read(folder)?.evaluations.iter().filter(|of| of.step <= step) {
+            match is_there(&checkpoint_path(folder, before.step)) {
+                true => drop(standing.add(before, metric)),
+                false => standing.since += 1,
+            }
+        }
+        Ok(standing)
+    }
+
     /// Counts one more; whether it is the best. As `f32`: an earlier one comes from TensorBoard's files.
     fn add(&mut self, evaluation: &Evaluation, metric: &str) -> bool {
         let score = evaluation.scores.get(metric).map_or(f32::NAN, |score| *score as f32);
@@ -416,6 +497,11 @@ impl Standing {
             false => self.since += 1,
         }
         is_best
+    }
+
+    /// The best checkpoint.
+    fn best_of(&self, folder: &Path) -> Option<PathBuf> {
+        self.best.map(|(_, step)| checkpoint_path(folder, step))
     }
 }
 
@@ -435,17 +521,22 @@ pub(crate) fn finetune(
             watch(event);
         }
     };
-    let mut standing = Standing::default();
-    let best = |standing: &Standing| standing.best.map(|(_, step)| checkpoint_path(folder, step));
-    let trained = train_on(prepared, model, schedule, &mut |event| {
-        let (path, step, resumed) = match event {
+    // Where another kind of scores begins.
+    let mut judged_from = None;
+    let (mut standing, mut early_stopped) = (Standing::default(), false);
+    let steps = schedule.steps(prepared.examples).0;
+    let trained = train_on(prepared, model, schedule, judge.of, &mut |event| {
+        let (path, step, resumed) = match &event {
             // What is left unevaluated here is made up for when the run goes on.
             Event::Train(train::Event::Saved(path, step, false)) => {
-                (path.to_path_buf(), step, false)
+                (path.to_path_buf(), *step, false)
             }
-            Event::Train(train::Event::Resuming(path, step, _)) => (path.to_path_buf(), step, true),
-            other => {
-                watch(other);
+            Event::Train(train::Event::Resuming(path, step, changes)) => {
+                judged_from = changes.judged_on.then_some(*step);
+                (path.to_path_buf(), *step, true)
+            }
+            _ => {
+                watch(event);
                 return Ok(Go::On);
             }
         };
@@ -453,39 +544,47 @@ pub(crate) fn finetune(
         if is_first && (resumed || step == 0) {
             model.complete()?;
         }
-        let Some(scores) = judge.scores.filter(|_| step > 0) else { return Ok(Go::On) };
         let mut seen = false;
-        if resumed {
-            for before in History::read(folder)?.evaluations.iter().filter(|of| of.step <= step) {
-                standing.add(before, judge.metric);
-                seen |= before.step == step;
-            }
+        if resumed && judged_from.is_none() {
+            standing = Standing::of(folder, step, judge.metric)?;
+            seen = History::read(folder)?.evaluations.iter().any(|of| of.step == step);
         }
-        // A run that was stopped between a checkpoint and its evaluation makes up for it.
-        if !seen {
-            let evaluation = Evaluation { step, scores: scores(&path)? };
-            if is_first {
-                History::evaluated(folder, &evaluation)?;
-            }
-            let is_best = standing.add(&evaluation, judge.metric);
-            watch(Event::Evaluated(&evaluation, is_best));
+        // One that was written only since the run was to stop is none of those that count.
+        let is_due = step == steps
+            || judged_from == Some(step)
+            || schedule.save_every > 0 && step.is_multiple_of(schedule.save_every);
+        let go = |standing: &Standing| standing.best_of(folder).map_or(Go::On, Go::Keep);
+        let Some(scores) = judge.scores.filter(|_| step > 0 && is_due && !seen) else {
+            early_stopped = judge.is_enough(&standing);
+            return Ok(if early_stopped { Go::Stop } else { go(&standing) });
+        };
+        watch(Event::Evaluating(step));
+        let evaluation = match scores(&path) {
+            Ok(scores) => Evaluation { step, scores },
+            Err(Error::Stopped) => return Ok(Go::Stop),
+            Err(error) => return Err(error),
+        };
+        if is_first {
+            History::evaluated(folder, &evaluation)?;
         }
-        match judge.early_stop {
-            Some(patience) if standing.since >= patience.max(1) => Ok(Go::Stop),
-            _ => Ok(best(&standing).map_or(Go::On, Go::Keep)),
-        }
+        let is_best = standing.add(&evaluation, judge.metric);
+        watch(Event::Evaluated(&evaluation, is_best));
+        early_stopped = judge.is_enough(&standing);
+        Ok(if early_stopped { Go::Stop } else { go(&standing) })
     })?;
-    let history = History::read(folder)?;
+    let mut history = History::read(folder)?;
+    history.evaluations.retain(|of| judged_from.is_none_or(|from| of.step >= from));
     let ran = Ran { task: prepared.task.clone(), examples: prepared.examples, trained };
-    let report = if is_first { ran.write_report(model, schedule)? } else { report_of(model) };
+    let report = if is_first { ran.report(model, schedule, &history)? } else { report_of(model) };
     let trained = ran.trained;
     Ok(Report {
         task: prepared.task.clone(),
-        best: best(&standing),
+        best: standing.best_of(folder),
         examples: prepared.examples,
         steps: trained.steps,
         taken: trained.taken,
         stopped: trained.stopped,
+        early_stopped,
         tokens_per_second: match trained.seconds > 0.0 {
             true => trained.tokens as f64 / trained.seconds,
             false => 0.0,
@@ -496,6 +595,13 @@ pub(crate) fn finetune(
         report,
         seconds: start.elapsed().as_secs_f64(),
     })
+}
+
+impl Judge<'_> {
+    /// Whether there were enough evaluations without a better score.
+    fn is_enough(&self, standing: &Standing) -> bool {
+        self.early_stop.is_some_and(|patience| standing.since >= patience.max(1))
+    }
 }
 
 #[cfg(test)]

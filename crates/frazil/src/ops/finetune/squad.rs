@@ -12,6 +12,7 @@ use frazil_bert::squad::{
 };
 use frazil_bert::tokenizer::Casing;
 use frazil_bert::{BertConfig, Head};
+use frazil_tensor::file;
 use frazil_train::comm::gather;
 use frazil_train::run::Go;
 
@@ -22,7 +23,6 @@ use super::{
 use crate::Result;
 use crate::ops::predict::answer::{self, Answerer, Questions};
 use crate::ops::text_model;
-use crate::ops::{make_folder, train};
 use crate::source::GraphOptions;
 
 /// What is learnt, from what.
@@ -48,6 +48,9 @@ pub struct Options {
     pub early_stop: Option<usize>,
 }
 
+/// The score that counts.
+const METRIC: &str = "f1";
+
 /// Trains and evaluates.
 pub fn squad(options: &Options, watch: &mut dyn FnMut(Event<'_>)) -> Result<Report> {
     check_early_stop(options.early_stop, options.dev_file.is_some())?;
@@ -65,15 +68,16 @@ pub fn squad(options: &Options, watch: &mut dyn FnMut(Event<'_>)) -> Result<Repo
     };
     let judge = Judge {
         scores: if reference.is_some() { Some(&scores) } else { None },
-        metric: "f1",
+        metric: METRIC,
         early_stop: options.early_stop,
+        of: options.dev_file.as_ref().map(|path| judged_on(options, path)).transpose()?,
     };
     finetune(&prepared, &options.model, &options.schedule, &judge, watch)
 }
 
 /// Trains only: nothing is evaluated, and the report is written when it is asked for.
 pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Result<Ran> {
-    train_only(|note| prepare(options, note), &options.model, &options.schedule, watch)
+    train_only(|note| prepare(options, note), &options.model, &options.schedule, METRIC, watch)
 }
 
 /// Writes a checkpoint, the newest if none is given, as a SavedModel below `dir`, for calls of so many
@@ -98,8 +102,8 @@ pub fn export(
 fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> {
     options.schedule.check()?;
     let (config, tokenizer) = open_model(&options.model, options.features.max_seq_length)?;
-    train::same_model(&options.model.output_dir, &config, Head::Squad, 2)?;
-    let prepared = |records: Vec<PathBuf>, examples: usize, samples: usize| Prepared {
+    super::check_begin(&options.model, &options.schedule, &config, (Head::Squad, 2))?;
+    let prepared = |(records, lock), examples: usize, samples: usize| Prepared {
         task: if options.predict.version_2 { "SQuAD 2.0" } else { "SQuAD 1.1" }.to_owned(),
         head: Head::Squad,
         labels: 2,
@@ -107,10 +111,11 @@ fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> 
         records,
         examples,
         samples,
+        lock,
     };
     if !options.records.is_empty() {
         let samples = super::count_records(&options.records, Kind::Squad)?;
-        return Ok(prepared(options.records.clone(), samples, samples));
+        return Ok(prepared((options.records.clone(), None), samples, samples));
     }
     let read = ReadOptions {
         training: true,
@@ -124,11 +129,17 @@ fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> 
     shuffle_for_training(&mut rows.items);
     let cut = FeatureOptions { training: true, ..options.features };
     let features = build_features(&rows.items, &tokenizer, cut)?;
-    make_folder(&options.model.output_dir)?;
-    let records = options.model.output_dir.join("train.tf_record");
-    let comm = &*options.schedule.comm;
-    super::write_once(comm, || Ok(write_records(&records, &features).map(drop)?))?;
-    Ok(prepared(vec![records], rows.items.len(), features.len()))
+    let written = super::write_train_records(&options.model, &options.schedule, |records| {
+        Ok(write_records(records, &features).map(drop)?)
+    })?;
+    Ok(prepared(written, rows.items.len(), features.len()))
+}
+
+/// A number for what checkpoints are judged on.
+fn judged_on(options: &Options, dev_file: &Path) -> Result<u32> {
+    let of = (options.features, options.predict, options.model.do_lower_case);
+    let of = crc32c::crc32c(format!("{of:?}").as_bytes());
+    Ok(crc32c::crc32c_append(of, &file::map(dev_file)?))
 }
 
 /// The official scores of one checkpoint; each rank answers its share of the questions.
@@ -171,6 +182,7 @@ fn scores(
     if !share.is_empty() {
         let mut share = Questions::list(dev_file.to_path_buf(), share);
         answerer.run(&mut share, |question, _| -> Result<()> {
+            options.schedule.stop.check(comm)?;
             own.push((question.qas_id, question.prediction));
             Ok(())
         })?;

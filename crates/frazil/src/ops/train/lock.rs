@@ -14,12 +14,13 @@ pub(crate) fn was_here(folder: &Path) -> bool {
 }
 
 /// Held while a run writes into a folder; the system lets go of it when the process ends, however that is.
-pub(super) struct Lock(#[expect(dead_code, reason = "it is held, not used")] File);
+#[derive(Debug)]
+pub(crate) struct Lock(#[expect(dead_code, reason = "it is held, not used")] File);
 
 impl Lock {
     /// Takes the folder, which is made if need be, and clears away what a run that was killed had begun to
     /// write. Where the file system has no locks, nothing is locked.
-    pub(super) fn take(folder: &Path) -> Result<Self> {
+    pub(crate) fn take(folder: &Path) -> Result<Self> {
         make_folder(folder)?;
         let path = folder.join(NAME);
         let file = File::create(&path).map_err(|source| frazil_tensor::Error::Io {

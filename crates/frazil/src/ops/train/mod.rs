@@ -37,8 +37,7 @@ use super::plan_cache::PlanCache;
 use crate::source::open_weights;
 use crate::{Error, Result};
 
-use lock::Lock;
-pub(crate) use lock::was_here;
+pub(crate) use lock::{Lock, was_here};
 
 pub use frazil_train::run::{Changes, Step};
 pub use history::{Evaluation, History, Point};
@@ -47,6 +46,9 @@ pub use stop::Stop;
 
 /// Dropout in front of a classifier; the original has the number in its code.
 const POOLED_DROPOUT: f32 = 0.1;
+
+/// Sequences or packs of a step at most: all of them are read before it is taken.
+const MOST: u64 = 1 << 24;
 
 /// What is trained, on what, and how.
 #[derive(Clone, Debug)]
@@ -100,6 +102,9 @@ pub struct Options {
     pub comm: Arc<dyn Comm>,
     /// What can end the run before its time.
     pub stop: Stop,
+    /// A number for what checkpoints are judged on, if somebody judges them: scores by another one are not
+    /// of the same kind.
+    pub judged_on: Option<u32>,
 }
 
 impl Options {
@@ -137,6 +142,7 @@ impl Options {
             plans: None,
             comm: Arc::new(Solo),
             stop: Stop::default(),
+            judged_on: None,
         }
     }
 }
@@ -178,13 +184,29 @@ pub struct Trained {
 
 /// Trains until all steps are taken, or `watch` has enough.
 pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Result<Trained> {
+    train_in(None, options, watch)
+}
+
+/// Takes the folder of a run for the first of all ranks.
+pub(crate) fn hold(folder: &Path, comm: &dyn Comm) -> Result<Option<Lock>> {
+    comm.is_first().then(|| Lock::take(folder)).transpose()
+}
+
+/// The same in a folder that may be held already.
+pub(crate) fn train_in(
+    lock: Option<&Lock>,
+    options: &Options,
+    watch: &mut dyn FnMut(Event<'_>) -> Result<Go>,
+) -> Result<Trained> {
     check(options)?;
+    let Options { output_dir, config, head, labels, seed, init_checkpoint, .. } = options;
+    may_begin(output_dir, config, (*head, *labels), *seed, init_checkpoint.as_deref())?;
     let how = trainer_options(options);
     let mut trainer = Trainer::of(step_graph(options, &how, watch)?, how)?;
     let whole = graph(options, true)?;
     trainer.carry(whole.clone())?;
     let comm = &*options.comm;
-    let _lock = comm.is_first().then(|| Lock::take(&options.output_dir)).transpose()?;
+    let _lock = if lock.is_none() { hold(&options.output_dir, comm)? } else { None };
     let reading = ReaderOptions {
         repeat: true,
         packs: options.reading.packs / comm.size(),
@@ -223,11 +245,11 @@ pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) 
         plan,
         form: options.form,
         seen: 0,
+        judged_on: options.judged_on,
     };
     if let Some(path) = before {
         let state = Checkpoint::open(&path, CheckpointOptions::default())?;
         let changes = run.resume(&state)?;
-        same_seed(run.trainer.seed(), options.seed, &path)?;
         let steps = run.trainer.steps();
         match watch(Event::Resuming(&path, steps, &changes))?.agreed(comm)? {
             Go::On | Go::Save => {}
@@ -287,6 +309,12 @@ fn check(options: &Options) -> Result<()> {
     let wrong = |what: String, hint: &str| Err(Error::Usage { what, hint: hint.into() });
     if options.reading.packs == 0 {
         return wrong("a batch size of 0 leaves nothing".into(), "give 1 or more");
+    }
+    let each = options.reading.packs as u64;
+    let together = each.checked_mul(options.accumulate as u64);
+    if together.is_none_or(|together| together > MOST) {
+        let what = format!("a step of {each} × {} is too large", options.accumulate);
+        return wrong(what, &format!("give a batch, times what is accumulated, of {MOST} or less"));
     }
     let ranks = options.comm.size();
     if !options.reading.packs.is_multiple_of(ranks) {
@@ -348,14 +376,19 @@ fn step_graph(
     Ok(cached.plan)
 }
 
-/// Refuses a folder with a checkpoint of another model, before anything is written there.
-pub(crate) fn same_model(
+/// Refuses what cannot begin, or go on, before anything is made ready for it: a folder with a checkpoint of
+/// another model or of another seed's run, weights to begin with that are not there.
+pub(crate) fn may_begin(
     folder: &Path,
     config: &BertConfig,
-    head: Head,
-    labels: usize,
+    (head, labels): (Head, usize),
+    seed: u64,
+    init_checkpoint: Option<&Path>,
 ) -> Result<()> {
-    let Some(path) = newest(folder)? else { return Ok(()) };
+    let Some(path) = newest(folder)? else {
+        return init_checkpoint
+            .map_or(Ok(()), |path| open_weights(path, &Default::default()).map(drop));
+    };
     let there = Checkpoint::open(&path, CheckpointOptions::default())?;
     for weight in expected(config, head, labels).into_iter().filter(|weight| weight.needed) {
         let found = there.info(&weight.name).map(|info| &info.shape);
@@ -373,16 +406,17 @@ pub(crate) fn same_model(
             hint: "choose another folder to begin anew".into(),
         });
     }
-    Ok(())
+    same_seed(&there, seed, &path)
 }
 
 /// Makes sure that a run goes on by the chances that it began with: its place among the samples is one of
 /// their order.
-fn same_seed(began: u64, asked: u64, checkpoint: &Path) -> Result<()> {
-    if began == asked {
+fn same_seed(there: &Checkpoint, asked: u64, checkpoint: &Path) -> Result<()> {
+    let began = trainer::stored_seed(there)?;
+    if began.is_none_or(|began| began == asked) {
         return Ok(());
     }
-    let path = checkpoint.display();
+    let (path, began) = (checkpoint.display(), began.unwrap_or_default());
     Err(Error::Usage {
         what: format!("`{path}` is of a run with the seed {began}, and this one has {asked}"),
         hint: "give that seed to go on, or another folder to begin anew".into(),

@@ -3,6 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use frazil_train::comm::Comm;
+
+use crate::{Error, Result};
+
 /// The same wish in every copy. A run that hears of it finishes its step, writes a checkpoint and ends.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<State>);
@@ -23,6 +27,11 @@ impl Stop {
     /// Whether anybody has asked.
     pub fn is_asked(&self) -> bool {
         self.0.asked.load(Ordering::SeqCst)
+    }
+
+    /// Ends work that nobody waits for any more. Of several ranks none ends alone.
+    pub(crate) fn check(&self, comm: &dyn Comm) -> Result<()> {
+        if self.is_asked() && comm.size() == 1 { Err(Error::Stopped) } else { Ok(()) }
     }
 
     /// Listens, as long as what is returned lives.

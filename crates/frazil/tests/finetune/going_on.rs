@@ -1,0 +1,227 @@
+//! Runs that go on in a folder: what has changed since is said or refused, and what was good stays.
+
+use frazil::bert::{BertConfig, Head};
+use frazil::train::schedule::{Bert, LossScale};
+
+use super::*;
+
+/// A run that goes on with other examples, or more of them at a time, says so, and reads what there is now
+/// from its beginning.
+#[test]
+fn what_has_changed_is_said() {
+    let (folder, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let Some(mut options) = mrpc(folder.path()) else { return };
+    for name in ["train.tsv", "dev.tsv"] {
+        std::fs::copy(options.data_dir.join(name), data.path().join(name)).unwrap();
+    }
+    options.data_dir = data.path().to_path_buf();
+    let run = |options: &classifier::Options, epochs: f64| {
+        let mut options = options.clone();
+        options.schedule.epochs = epochs;
+        let (mut found, mut seen) = (None, None);
+        classifier::train(&options, &mut |event| {
+            match event {
+                Event::Train(train::Event::Resuming(_, _, changes)) => found = Some(*changes),
+                Event::Train(train::Event::Step(step, ..)) => seen = Some(step.seen),
+                _ => {}
+            }
+            Ok(Go::On)
+        })
+        .unwrap();
+        (found, seen.unwrap())
+    };
+    let none = train::Changes::default();
+    let (_, first) = run(&options, 1.0);
+    let (changes, second) = run(&options, 2.0);
+    assert_eq!(changes, Some(none));
+    options.schedule.batch_size = 4;
+    options.schedule.accumulate = 3;
+    let (changes, third) = run(&options, 6.0);
+    assert_eq!(changes, Some(train::Changes { packs: Some((8, 12)), ..none }));
+    // Fewer rows than were read of the last epoch, and others.
+    let rows = std::fs::read_to_string(data.path().join("train.tsv")).unwrap();
+    let kept: Vec<&str> = rows.lines().take(5).collect();
+    std::fs::write(data.path().join("train.tsv"), kept.join("\n") + "\n").unwrap();
+    options.schedule.batch_size = 1;
+    let (changes, fourth) = run(&options, 60.0);
+    assert_eq!(changes, Some(train::Changes { samples: true, packs: Some((12, 3)), ..none }));
+    assert!(first < second && second < third && third < fourth);
+}
+
+fn read(path: impl AsRef<Path>) -> Vec<u8> {
+    std::fs::read(path).unwrap()
+}
+
+/// All events that a run shows, as words.
+fn words(options: &classifier::Options) -> (frazil::ops::finetune::Report, Vec<String>) {
+    let mut words = Vec::new();
+    let report = classifier::classifier(options, &mut |event| match event {
+        Event::Evaluating(step) => words.push(format!("evaluating {step}")),
+        Event::Evaluated(of, best) => words.push(format!("evaluated {} {best}", of.step)),
+        Event::Train(train::Event::Resuming(_, step, _)) => words.push(format!("from {step}")),
+        _ => {}
+    });
+    (report.unwrap(), words)
+}
+
+/// Another vocabulary or configuration, as long as it has the same sizes, would spoil the folder's model.
+#[test]
+fn a_model_with_other_words_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut options) = mrpc(&folder.path().join("out")) else { return };
+    options.schedule.epochs = 1.0;
+    classifier::classifier(&options, &mut |_| {}).unwrap();
+    let files = ["vocab.txt", "bert_config.json", "train.tf_record", "report.html"];
+    let before = files.map(|name| read(folder.path().join("out").join(name)));
+    let refused = |options: &classifier::Options, part: &str| {
+        let said = classifier::classifier(options, &mut |_| {}).unwrap_err();
+        assert!(said.to_string().contains(part) && said.hint().is_some(), "{said}");
+        assert!(files.map(|name| read(folder.path().join("out").join(name))) == before);
+    };
+    let mut other = options.clone();
+    other.model.vocab_file = folder.path().join("vocab.txt");
+    let text = std::fs::read_to_string(&options.model.vocab_file).unwrap();
+    let reversed: Vec<&str> = text.lines().collect();
+    let reversed =
+        [&reversed[..5], &reversed[5..].iter().rev().copied().collect::<Vec<_>>()].concat();
+    std::fs::write(&other.model.vocab_file, reversed.join("\n") + "\n").unwrap();
+    refused(&other, "out/vocab.txt` is of another model");
+    let mut other = options.clone();
+    other.model.bert_config_file = folder.path().join("bert_config.json");
+    let text = std::fs::read_to_string(&options.model.bert_config_file).unwrap();
+    std::fs::write(&other.model.bert_config_file, text.replace("\"gelu\"", "\"relu\"")).unwrap();
+    refused(&other, "out/bert_config.json` is of another model");
+    let mut other = options.clone();
+    other.schedule.seed += 1;
+    refused(&other, "is of a run with the seed 12345");
+    // What has nothing to begin with makes no folder.
+    let mut other = options.clone();
+    other.model.output_dir = folder.path().join("new");
+    other.model.init_checkpoint = Some(folder.path().join("nope.ckpt"));
+    assert!(classifier::classifier(&other, &mut |_| {}).is_err());
+    assert!(!other.model.output_dir.exists());
+}
+
+/// While a run is under way, a second one does not touch what it trains on.
+#[test]
+fn records_of_a_run_are_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut options) = mrpc(folder.path()) else { return };
+    options.schedule.epochs = 1.0;
+    let mut second = options.clone();
+    second.max_seq_length = 32;
+    let mut tried = false;
+    classifier::classifier(&options, &mut |event| {
+        if matches!(event, Event::Train(train::Event::Begin(_))) {
+            let before = read(folder.path().join("train.tf_record"));
+            let said = classifier::classifier(&second, &mut |_| {}).unwrap_err().to_string();
+            assert!(said.contains("another run is training in"), "{said}");
+            tried = read(folder.path().join("train.tf_record")) == before;
+        }
+    })
+    .unwrap();
+    assert!(tried);
+}
+
+/// Scores on another dev set say nothing about the best so far.
+#[test]
+fn another_dev_set_begins_anew() {
+    let (folder, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let Some(mut options) = mrpc(folder.path()) else { return };
+    for name in ["train.tsv", "dev.tsv"] {
+        std::fs::copy(options.data_dir.join(name), data.path().join(name)).unwrap();
+    }
+    options.data_dir = data.path().to_path_buf();
+    options.schedule.epochs = 1.0;
+    let (first, _) = words(&options);
+    let (again, seen) = words(&options);
+    assert_eq!((again.taken, &seen[..]), (0, &[format!("from {}", first.steps)][..]));
+    assert_eq!(again.evaluations, first.evaluations);
+    // Trained on without scores, they are those of the same set still.
+    options.evaluate = false;
+    options.schedule.epochs = 2.0;
+    words(&options);
+    options.evaluate = true;
+    let rows = std::fs::read_to_string(data.path().join("dev.tsv")).unwrap();
+    let kept: Vec<&str> = rows.lines().take(4).collect();
+    std::fs::write(data.path().join("dev.tsv"), kept.join("\n") + "\n").unwrap();
+    let (other, seen) = words(&options);
+    let last = other.steps;
+    let expected = ["from", "evaluating", "evaluated"].map(|word| format!("{word} {last}"));
+    assert_eq!(seen[..2], expected[..2]);
+    assert_eq!(seen[2], format!("{} true", expected[2]));
+    assert_eq!(other.evaluations.len(), 1);
+    assert_eq!(other.best, Some(other.checkpoint));
+}
+
+/// The best checkpoint stays while nothing is evaluated, and is not named when it is gone.
+#[test]
+fn the_best_is_one_that_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut options) = mrpc(folder.path()) else { return };
+    (options.schedule.keep, options.schedule.epochs) = (1, 1.0);
+    let best = words(&options).0.best.unwrap();
+    options.schedule.epochs = 2.0;
+    options.evaluate = false;
+    words(&options);
+    options.schedule.epochs = 3.0;
+    classifier::train(&options, &mut |_| Ok(Go::On)).unwrap();
+    let index = PathBuf::from(format!("{}.index", best.display()));
+    assert!(index.is_file(), "{}", index.display());
+    std::fs::remove_file(index).unwrap();
+    options.evaluate = true;
+    options.schedule.learning_rate = 0.0;
+    options.schedule.epochs = 4.0;
+    let after = words(&options).0;
+    let named = after.best.unwrap();
+    assert!(named != best && PathBuf::from(format!("{}.index", named.display())).is_file());
+}
+
+/// A checkpoint that was there before the run is not taken back, whatever its settings come to; one of its
+/// own is. What is named in `checkpoint` is where it goes on.
+#[test]
+fn wrong_settings_cost_no_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(options) = mrpc(&folder.path().join("first")) else { return };
+    let first = classifier::train(&options, &mut |_| Ok(Go::On)).unwrap().trained;
+    let of_run = |name: &str, steps: u64, scale: f32| train::Options {
+        records: vec![folder.path().join("first/train.tf_record")],
+        save_every: 2,
+        threads: Some(1),
+        loss_scale: LossScale::Static(scale),
+        init_checkpoint: Some(first.checkpoint.clone()),
+        ..train::Options::bert(
+            Head::Classifier,
+            BertConfig::read(&options.model.bert_config_file).unwrap(),
+            Bert { rate: 1e-4, steps, warmup: 0 },
+            folder.path().join(name),
+        )
+    };
+    let run = |name: &str, steps: u64, scale: f32| {
+        train::train(&of_run(name, steps, scale), &mut |_| Ok(Go::On))
+    };
+    let state = |name: &str| CheckpointState::read(folder.path().join(name)).unwrap().unwrap();
+    assert_eq!(run("second", 6, 1.0).unwrap().steps, 6);
+    let before = state("second");
+    assert_eq!(before.all_model_checkpoint_paths.len(), 4);
+    for _ in 0..2 {
+        let error = run("second", 8, 3e38).unwrap_err();
+        let hint = error.hint().unwrap();
+        let said = format!("{:#}", anyhow::Error::from(error));
+        assert!(said.contains("no step can be taken from `"), "{said}");
+        assert!(
+            said.contains("model.ckpt-6`: the norm of the gradients of step 7 is inf"),
+            "{said}"
+        );
+        assert!(hint.contains("factor on the loss") && hint.contains("`checkpoint`"), "{hint}");
+        assert_eq!(state("second"), before);
+    }
+    // Back to an earlier one.
+    let earlier = before.all_model_checkpoint_paths[1].clone();
+    let back = CheckpointState { model_checkpoint_path: earlier.clone(), ..before };
+    back.write(folder.path().join("second")).unwrap();
+    let done = run("second", 2, 1.0).unwrap();
+    assert_eq!((done.steps, done.taken, &done.checkpoint), (2, 0, &earlier));
+    assert_eq!(run("second", 4, 1.0).unwrap().taken, 2);
+    assert_eq!(state("second").model_checkpoint_path, folder.path().join("second/model.ckpt-4"));
+}
