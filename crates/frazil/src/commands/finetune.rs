@@ -151,7 +151,7 @@ struct TrainingArgs {
     keep: usize,
     /// Stop after so many evaluations without a better score
     #[arg(long, value_name = "N")]
-    early_stop: Option<usize>,
+    early_stop: Option<std::num::NonZeroUsize>,
     /// The seed of the order of examples, of dropout and of new weights
     #[arg(long, default_value = "12345")]
     seed: u64,
@@ -273,7 +273,7 @@ fn train(args: Args, out: &mut dyn Write, comm: &Arc<dyn Comm>) -> Result<Outcom
                 schedule: args.training.schedule(comm),
                 on_bad_row: args.training.on_bad_row(),
                 evaluate: !args.no_eval,
-                early_stop: args.training.early_stop,
+                early_stop: args.training.early_stop.map(usize::from),
             };
             let mut report = classifier::classifier(&options, &mut |event| show(&mut live, event))?;
             args.training.export(comm, &mut report, |checkpoint, dir, batch| {
@@ -298,7 +298,7 @@ fn train(args: Args, out: &mut dyn Write, comm: &Arc<dyn Comm>) -> Result<Outcom
                 predict: PredictOptions { version_2: args.v2, ..PredictOptions::default() },
                 schedule: args.training.schedule(comm),
                 on_bad_row: args.training.on_bad_row(),
-                early_stop: args.training.early_stop,
+                early_stop: args.training.early_stop.map(usize::from),
             };
             let mut report = squad::squad(&options, &mut |event| show(&mut live, event))?;
             args.training.export(comm, &mut report, |checkpoint, dir, batch| {
@@ -312,10 +312,6 @@ fn train(args: Args, out: &mut dyn Write, comm: &Arc<dyn Comm>) -> Result<Outcom
     }
     if report.stopped {
         say!("{}", stopped(report.steps));
-    } else if report.early_stopped {
-        say!("ended early, after step {}: scores got no better", report.steps);
-    } else if report.taken == 0 {
-        say!("nothing was left to do: {} steps were taken before", thousands(report.steps));
     }
     if json {
         serde_json::to_writer_pretty(&mut *out, &report)?;
@@ -328,7 +324,12 @@ fn train(args: Args, out: &mut dyn Write, comm: &Arc<dyn Comm>) -> Result<Outcom
 
 fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
     let (steps, examples) = (thousands(report.steps), thousands(report.examples as u64));
-    writeln!(out, "{}: {steps} steps over {examples} examples", report.task)?;
+    let ended = match report {
+        Report { early_stopped: true, .. } => ", ended early since scores got no better",
+        Report { taken: 0, stopped: false, .. } => ", all of them before: nothing was left to do",
+        _ => "",
+    };
+    writeln!(out, "{}: {steps} steps over {examples} examples{ended}", report.task)?;
     for of in &report.evaluations {
         let scores: Vec<String> = of.scores.iter().map(|(n, s)| format!("{n} {s:.4}")).collect();
         writeln!(out, "  step {}: {}", of.step, scores.join(", "))?;

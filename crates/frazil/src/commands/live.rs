@@ -33,8 +33,9 @@ impl Live {
     pub fn say(&self, line: &str) {
         match &self.bar {
             _ if self.quiet => {}
-            Some(bar) => bar.println(line),
-            None => say!("{line}"),
+            // Printed through a bar, a line draws it.
+            Some(bar) if bar.length().is_some() => bar.println(line),
+            _ => say!("{line}"),
         }
     }
 

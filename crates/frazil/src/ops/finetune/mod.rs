@@ -314,11 +314,18 @@ pub struct Ran {
 impl Ran {
     /// Writes `report.html` with what the folder's events say, scores included.
     pub fn write_report(&self, model: &Model, schedule: &Schedule) -> Result<PathBuf> {
-        self.report(model, schedule, &History::read(&model.output_dir)?)
+        self.report(model, schedule, &History::read(&model.output_dir)?, None)
     }
 
-    /// The same with this history. Where nothing was trained, that of the run before stays.
-    fn report(&self, model: &Model, schedule: &Schedule, history: &History) -> Result<PathBuf> {
+    /// The same with this history and the best checkpoint, if there is one. Where nothing was trained, that
+    /// of the run before stays.
+    fn report(
+        &self,
+        model: &Model,
+        schedule: &Schedule,
+        history: &History,
+        best: Option<PathBuf>,
+    ) -> Result<PathBuf> {
         let report = report_of(model);
         if self.trained.taken == 0 && report.is_file() {
             return Ok(report);
@@ -327,7 +334,7 @@ impl Ran {
             Some(path) => path.display().to_string(),
             None => "new weights".into(),
         };
-        let settings = [
+        let mut settings = vec![
             ("task", self.task.clone()),
             ("examples", self.examples.to_string()),
             ("batch size", (schedule.batch_size * schedule.accumulate).to_string()),
@@ -337,6 +344,7 @@ impl Ran {
             ("seed", schedule.seed.to_string()),
             ("begins with", begins_with),
         ];
+        settings.extend(best.map(|best| ("best checkpoint", best.display().to_string())));
         let title = format!("Fine-tuning for {}", self.task);
         train::page(&title, &settings, &self.trained, history).write(&report)?;
         Ok(report)
@@ -575,11 +583,15 @@ pub(crate) fn finetune(
     let mut history = History::read(folder)?;
     history.evaluations.retain(|of| judged_from.is_none_or(|from| of.step >= from));
     let ran = Ran { task: prepared.task.clone(), examples: prepared.examples, trained };
-    let report = if is_first { ran.report(model, schedule, &history)? } else { report_of(model) };
+    let best = standing.best_of(folder);
+    let report = match is_first {
+        true => ran.report(model, schedule, &history, best.clone())?,
+        false => report_of(model),
+    };
     let trained = ran.trained;
     Ok(Report {
         task: prepared.task.clone(),
-        best: standing.best_of(folder),
+        best,
         examples: prepared.examples,
         steps: trained.steps,
         taken: trained.taken,
@@ -600,7 +612,7 @@ pub(crate) fn finetune(
 impl Judge<'_> {
     /// Whether there were enough evaluations without a better score.
     fn is_enough(&self, standing: &Standing) -> bool {
-        self.early_stop.is_some_and(|patience| standing.since >= patience.max(1))
+        self.early_stop.is_some_and(|patience| standing.since >= patience)
     }
 }
 
