@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use frazil::bert::glue::Task;
 use frazil::bert::rows::OnBadRow;
 use frazil::bert::squad::{FeatureOptions, PredictOptions};
-use frazil::ops::finetune::{Event, Model, Schedule, classifier, squad};
+use frazil::ops::finetune::{Data, Event, Model, Schedule, classifier, squad};
 use frazil::ops::text_model::{TextModel, Want};
 use frazil::ops::train;
 use frazil::source::open_weights;
@@ -399,7 +399,7 @@ fn exports_are_estimators() {
     let bert = seen.bert.unwrap();
     assert!(bert.unexpected.is_empty(), "{:?}", bert.unexpected);
     let state: Vec<&str> = bert.training_state.iter().map(|state| state.name.as_str()).collect();
-    assert_eq!(state, ["frazil/position", "frazil/seed", "global_step"]);
+    assert_eq!(state, ["frazil/position", "frazil/samples", "frazil/seed", "global_step"]);
     let is_weight = |name: &str| !name.contains("/adam_") && !name.starts_with("frazil/");
     let weights: Vec<_> = all.into_iter().filter(|(name, _)| is_weight(name)).collect();
     assert!(tensors(&model.variables_prefix()) == weights);
@@ -430,7 +430,7 @@ fn packs_can_be_trained_on() {
     let (mut running, mut most) = (None, 0);
     let ran = classifier::train(&options, &mut |event| {
         match event {
-            Event::Running { examples, .. } => running = Some(examples),
+            Event::Running { data, .. } => running = Some(data),
             Event::Train(train::Event::Step(step, _, _)) => {
                 assert!(step.report.loss.is_finite());
                 most = most.max(step.sequences);
@@ -440,7 +440,11 @@ fn packs_can_be_trained_on() {
         Ok(Go::On)
     })
     .unwrap();
-    assert_eq!(ran.trained.steps, running.unwrap() as u64 / 2);
+    let Some(Data::Packs(packs)) = running else { panic!("packs are told as such") };
+    assert_eq!(ran.trained.steps, packs as u64 / 2);
+    let page = ran.write_report(&options.model, &options.schedule).unwrap();
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("<code>packs</code>") && !page.contains("<code>examples</code>"));
     assert!(most > 2, "several sequences in a pack");
     assert!(!options.model.output_dir.join("train.tf_record").exists());
 }

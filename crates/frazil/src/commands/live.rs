@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use frazil::ops::train::{self, Changes, Step};
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
+use crate::hints;
+
 /// Between two plain lines.
 const PAUSE: Duration = Duration::from_secs(5);
 
@@ -35,6 +37,13 @@ impl Live {
             _ if self.quiet => {}
             Some(bar) => bar.println(line),
             None => say!("{line}"),
+        }
+    }
+
+    /// A note of an operation, in the words of the command that runs.
+    pub fn note(&self, note: &str) {
+        if let Some(note) = hints::spoken(note) {
+            self.say(&format!("note: {note}"));
         }
     }
 
