@@ -365,6 +365,24 @@ pub enum Error {
         /// What they are for.
         found: crate::samples::Kind,
     },
+    /// A number of a sample that the model has no place for.
+    #[error("`{what}` has {found}, and the model knows 0 to {}", limit.saturating_sub(1))]
+    BeyondModel {
+        /// The feature.
+        what: &'static str,
+        /// The number.
+        found: i64,
+        /// How many the model has.
+        limit: usize,
+    },
+    /// A sequence that is longer than the model reads.
+    #[error("a sequence has {found} pieces, and the model {positions} positions")]
+    BeyondPositions {
+        /// Its pieces.
+        found: usize,
+        /// The model's positions.
+        positions: usize,
+    },
     /// Nothing to read samples from.
     #[error("no file to read samples from was given")]
     NoFiles,
@@ -446,8 +464,13 @@ pub enum Error {
         labels: usize,
     },
     /// No GLUE task has that name.
-    #[error("there is no data set `{0}`; known are {list}", list = crate::glue::Task::LIST)]
-    UnknownDataSet(String),
+    #[error("there is no data set `{name}`; known are {}", names(known))]
+    UnknownDataSet {
+        /// The name.
+        name: String,
+        /// Those that could be meant.
+        known: Vec<crate::glue::Task>,
+    },
     /// A tensor could not be read from the source.
     #[error("cannot read tensor `{name}`")]
     Store {
@@ -517,6 +540,10 @@ impl Error {
                     "packs have to take the longest sequence; give `--max-seq-length` at least {length}"
                 ),
                 RowProblem::Length { .. } => "a sequence has a token at least".into(),
+                RowProblem::Impossible { .. } => "SQuAD 2.0 has such questions; `--v2` learns that they \
+                                                  have no answer; `--skip-bad-rows` leaves such rows \
+                                                  out and counts them"
+                    .into(),
                 RowProblem::LongLine { .. } => "a sentence is on each line".into(),
                 RowProblem::Utf8 { .. } => "`iconv -t utf-8` makes a file UTF-8; \
                                             `--skip-bad-rows` leaves such rows out and counts them"
@@ -527,6 +554,15 @@ impl Error {
                 "`frazil create_pretraining_data` makes samples of pre-training from text".into()
             }
             Self::OtherKind { .. } => "give the records that were made for it".into(),
+            Self::BeyondModel { what: "label_ids", .. } => {
+                "give records of the task that is learnt".into()
+            }
+            Self::BeyondModel { .. } => {
+                "give records that were made with the model's vocabulary".into()
+            }
+            Self::BeyondPositions { positions, .. } => {
+                format!("give records that were made with at most {positions} pieces")
+            }
             Self::EmptyCorpus { .. } => {
                 "text has a sentence on each line and an empty line between documents".into()
             }
@@ -569,6 +605,10 @@ impl Error {
 
 fn of_id(id: &Option<String>) -> String {
     id.as_ref().map_or_else(String::new, |id| format!("; that of `{id}` is none"))
+}
+
+fn names(tasks: &[crate::glue::Task]) -> String {
+    tasks.iter().map(|task| task.name()).collect::<Vec<_>>().join(", ")
 }
 
 fn paths(paths: &[PathBuf]) -> String {

@@ -183,6 +183,12 @@ pub enum RowProblem {
         /// How many there are.
         found: usize,
     },
+    /// A question without an answer, where each is to have one.
+    #[error("{place}: expected an answer, but `is_impossible` says that there is none")]
+    Impossible {
+        /// Where.
+        place: String,
+    },
     /// An answer that lies outside the context.
     #[error(
         "{place}: expected the answer inside the context of {context} characters, but it is at \

@@ -150,6 +150,22 @@ fn every_way_at_every_depth() {
     assert!(mlperf.efficiency > 0.99, "{mlperf:?}");
 }
 
+/// What least squares use too often is taken out of packs again; what is left there is packed, too.
+#[test]
+fn sequences_of_one_length_share_packs() {
+    for length in [1, 2, 3, 7, 9, 85, 128, 170, 171, 200, 256, 257, 300, 400, 511, 512] {
+        let histogram = Histogram::of(512, vec![length; 1000]).unwrap();
+        for depth in [2, 3, 4] {
+            let fewest = 1000_u64.div_ceil(depth.min(512 / length) as u64);
+            for rounding in [Rounding::Nearest, Rounding::Mlperf] {
+                let packing = pack(&histogram, Nnlshp, D(depth), rounding);
+                holds(&histogram, &packing, D(depth));
+                assert_eq!(packing.packs(), fewest, "{length} {depth} {rounding:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn nothing_the_shortest_and_the_longest() {
     let histograms = [

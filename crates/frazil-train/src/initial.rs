@@ -72,7 +72,9 @@ pub fn load<'p>(
             || name == "global_step"
             || name.starts_with("frazil/")
     };
-    let names = checkpoint.infos().iter().map(|info| &info.name);
+    // A frozen graph has other constants, too: what a weight is, is no integer and no single number.
+    let weights = checkpoint.infos().iter().filter(|i| i.dtype.is_float() && !i.shape.is_empty());
+    let names = weights.map(|info| &info.name);
     let unused = names.filter(|name| !loaded.contains(*name) && !is_slot(name));
     report.unused = unused.cloned().collect();
     Ok(report)
@@ -114,6 +116,7 @@ mod tests {
     use frazil_bert::build::{Options, build};
     use frazil_bert::{BertConfig, Head};
     use frazil_graph::Graph;
+    use frazil_tensor::{DType, StoreError, Tensor, TensorInfo};
 
     use super::*;
 
@@ -180,5 +183,39 @@ mod tests {
                 false => assert!(both.values(at).iter().all(|x| *x == 3.0)),
             }
         }
+    }
+
+    /// A frozen graph also has what its operations take: sizes, and single numbers.
+    #[test]
+    fn constants_are_no_weights() {
+        struct Frozen(Parameters, Vec<TensorInfo>);
+
+        impl TensorStore for Frozen {
+            fn infos(&self) -> &[TensorInfo] {
+                &self.1
+            }
+
+            fn tensor(&self, name: &str) -> std::result::Result<Tensor, StoreError> {
+                self.0.tensor(name)
+            }
+        }
+
+        let weights = Parameters::zeros(&graph_of(Head::Mlm)).unwrap();
+        let info = |name: &str, dtype, shape: &[usize]| TensorInfo {
+            name: name.to_owned(),
+            dtype,
+            shape: shape.to_vec().into(),
+        };
+        let mut infos = weights.infos().to_vec();
+        infos.extend([
+            info("bert/embeddings/ExpandDims/dim", DType::I32, &[]),
+            info("bert/embeddings/Reshape/shape", DType::I32, &[1]),
+            info("bert/encoder/layer_0/mul/y", DType::F32, &[]),
+            info("bert/encoder/layer_9/output/dense/bias", DType::F32, &[16]),
+        ]);
+        infos.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut parameters = Parameters::zeros(&graph_of(Head::Mlm)).unwrap();
+        let report = load([&mut parameters], Some(&Frozen(weights, infos)), 0.02, 7).unwrap();
+        assert_eq!(report.unused, ["bert/encoder/layer_9/output/dense/bias"]);
     }
 }

@@ -18,13 +18,14 @@ struct Setting {
     without: Option<&'static str>,
 }
 
-const SETTINGS: [Setting; 6] = [
+const SETTINGS: [Setting; 7] = [
     Setting {
         flag: "skip-bad-rows",
         also: &["skip_bad_rows"],
         without: Some("mend the line, or take it out"),
     },
     Setting { flag: "no-checksum", also: &[], without: None },
+    Setting { flag: "v2", also: &["version_2_with_negative"], without: None },
     Setting {
         flag: "max-seq-length",
         also: &["max_seq_length", "max-sequence-length", "sequence-length"],
@@ -104,6 +105,12 @@ mod tests {
         assert_eq!(said(&[], "`--depth` is how many"), None);
         let value = said(&["max-sequences-per-pack"], "`--depth 2` is enough");
         assert_eq!(value.unwrap(), "`--max-sequences-per-pack 2` is enough");
+        let v2 = "`--v2` learns it; `--skip-bad-rows` leaves such rows out";
+        let old = said(&["version_2_with_negative", "skip_bad_rows"], v2).unwrap();
+        assert_eq!(
+            old,
+            "`--version_2_with_negative` learns it; `--skip_bad_rows` leaves such rows out"
+        );
         // What commands say of themselves stays.
         assert_eq!(said(&[], "give `--check`; or not").unwrap(), "give `--check`; or not");
     }

@@ -71,6 +71,13 @@ const MISTAKES: &[Mistake] = &[
         says: &["error: there is no `nowhere/zzz`", "hint:", "prefix"],
     },
     Mistake {
+        name: "a task that cannot be learnt",
+        damage: nothing,
+        line: "finetune classifier bert_model.ckpt --task foo --data . -o out",
+        code: 2,
+        says: &["there is no data set `foo`; known are MRPC", "QNLI, RTE, WNLI, QQP", "hint:"],
+    },
+    Mistake {
         name: "a tour in a folder of one's own",
         damage: nothing,
         line: "demo --dir .",

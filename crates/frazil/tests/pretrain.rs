@@ -12,6 +12,7 @@ use frazil::bert::Head;
 use frazil::bert::packing::Depth;
 use frazil::bert::samples::{ReaderOptions, Shape};
 use frazil::ops::pretrain::evaluate;
+use frazil::ops::train::History;
 use frazil::source::open_weights;
 use frazil::tensor::TensorStore;
 use frazil::tensor::testing::shared;
@@ -221,6 +222,19 @@ fn the_originals_program_trains_and_evaluates() {
     }
     let page = fs::read_to_string(folder.join("out/report.html")).unwrap();
     assert!(page.contains("<h1>Pre-training</h1>") && page.contains("masked_lm_loss"));
+    // What was evaluated stands on the page, and where TensorBoard looks for it.
+    assert!(page.contains("last evaluation"));
+    let history = History::read(&folder.join("out")).unwrap();
+    let [evaluation] = &history.evaluations[..] else { panic!("{history:?}") };
+    assert_eq!((evaluation.step, evaluation.scores.len()), (6, 5));
+    // Its folder is no place for another model.
+    let small = fs::read_to_string(demo("bert_config.json")).unwrap();
+    fs::write(folder.join("small.json"), small.replace("\"vocab_size\": ", "\"vocab_size\": 1"))
+        .unwrap();
+    let other = ["--bert_config_file=small.json", "--input_file=examples.tf*", "--do_train"];
+    let said = failed(folder, &[&common[..1], &common[2..], &other].concat());
+    assert!(said.contains("model.ckpt-6` is of another model: `bert/embeddings/word"), "{said}");
+    assert!(said.contains("hint: choose another folder"), "{said}");
     // Packed records, too; and what the flags say must be what the records are.
     let packed = ["--input_file=packed/strategy*", "--do_eval", "--max_eval_steps=2"];
     done(folder, &[&common[..], &packed].concat());
@@ -733,9 +747,9 @@ fn padding_in_files_changes_nothing() {
     );
     let weights = |run: &str| {
         let all = tensors(&newest(&folder.join(run))).into_iter();
-        // Where the reader is, and in what, differs, and nothing else.
-        all.filter(|(name, _)| !["frazil/position", "frazil/samples"].contains(&name.as_str()))
-            .collect::<Vec<_>>()
+        // Of which files it read how much differs, and nothing else.
+        let reader = ["frazil/position", "frazil/samples"];
+        all.filter(|(name, _)| !reader.contains(&name.as_str())).collect::<Vec<_>>()
     };
     assert!(weights("with") == weights("without"));
 }

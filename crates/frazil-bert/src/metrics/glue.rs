@@ -15,6 +15,19 @@ pub struct Metric {
     pub value: f64,
 }
 
+/// The share of right classes, as GLUE calls it.
+pub const ACCURACY: &str = "acc";
+
+/// The score that GLUE goes by; where it has two, their mean.
+pub fn official(task: Task) -> &'static str {
+    match task {
+        Task::Cola => "mcc",
+        Task::Mrpc | Task::Qqp => "acc_and_f1",
+        Task::StsB => "corr",
+        _ => ACCURACY,
+    }
+}
+
 fn check(predictions: usize, labels: usize) -> Result<()> {
     if labels == 0 {
         return Err(Error::NoUsableRow { skipped: 0 });
@@ -35,12 +48,12 @@ pub fn score_classes(task: Task, predictions: &[i32], labels: &[i32]) -> Result<
         Task::Mrpc | Task::Qqp => {
             let f1 = f1(predictions, labels);
             vec![
-                metric("acc", accuracy),
+                metric(ACCURACY, accuracy),
                 metric("f1", f1),
                 metric("acc_and_f1", (accuracy + f1) / 2.0),
             ]
         }
-        _ => vec![metric("acc", accuracy)],
+        _ => vec![metric(ACCURACY, accuracy)],
     })
 }
 
@@ -163,6 +176,13 @@ mod tests {
         let metrics = score_classes(Task::Mrpc, &predictions, &labels).unwrap();
         let names: Vec<&str> = metrics.iter().map(|metric| metric.name).collect();
         assert_eq!(names, ["acc", "f1", "acc_and_f1"]);
+        for task in Task::ALL {
+            let metrics = match task {
+                Task::StsB => score_numbers(&[0.5, 1.0], &[1.0, 2.0]),
+                _ => score_classes(task, &predictions, &labels),
+            };
+            assert!(metrics.unwrap().iter().any(|metric| metric.name == official(task)), "{task}");
+        }
         assert!(score_classes(Task::Rte, &[1], &[1, 0]).is_err());
         assert!(score_classes(Task::Rte, &[], &[]).is_err());
     }

@@ -5,6 +5,8 @@
 //! often is taken out of packs again, and what is left over goes where it fits best; so every
 //! sequence is in one pack, and the padding is what the residual was.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::greedy::Packs;
@@ -71,7 +73,7 @@ fn settle(
         count,
     };
     let mut groups: Vec<Group> = used.map(to_group).filter(|group| group.count > 0).collect();
-    let mut left = Vec::new();
+    let mut left: BTreeMap<usize, u64> = BTreeMap::new();
     for (length, wanted) in histogram.counts().iter().enumerate().map(|(i, count)| (i + 1, *count))
     {
         let uses = |group: &Group| {
@@ -79,12 +81,22 @@ fn settle(
         };
         let used: u64 = groups.iter().map(uses).sum();
         match wanted.checked_sub(used) {
-            Some(more) => left.push((length, more)),
+            Some(more) => drop(left.insert(length, more)),
             None => take_out(&mut groups, length as u32, used - wanted),
         }
     }
+    // Strategies fill packs: what is not full has lost a sequence, and what is left of it may go better with
+    // others of its kind.
+    groups.retain(|group| {
+        let is_full = group.length() == histogram.max_length();
+        if !is_full {
+            for length in &group.lengths {
+                *left.entry(*length as usize).or_default() += group.count;
+            }
+        }
+        is_full
+    });
     let mut packs = Packs::new(histogram.max_length(), depth);
-    groups.retain(|group| !group.lengths.is_empty());
     groups.into_iter().for_each(|group| packs.add(group));
     left.into_iter().rev().for_each(|(length, count)| packs.best_fit(length, count));
     packs.finish()

@@ -210,7 +210,12 @@ impl SampleFile {
                 }
             }
         };
-        read.map_err(|error| in_record(index as u64, error).in_file(&self.path))
+        read.map_err(|error| self.in_record(index, error))
+    }
+
+    /// Says in which record of the file this was met.
+    pub(super) fn in_record(&self, index: usize, error: Error) -> Error {
+        in_record(index as u64, error).in_file(&self.path)
     }
 
     /// Whether a pack or sequence is nothing but padding. Where zeros tell, nothing is decoded.

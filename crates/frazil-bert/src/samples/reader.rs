@@ -13,7 +13,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::permutation::Permutation;
-use super::{Kind, PackedBatch, Sample, SampleFile, Shape, open_all};
+use super::{Kind, Limits, PackedBatch, Sample, SampleFile, Shape, open_all};
 use crate::packing::{self, Depth, Histogram, Packing};
 use crate::python::random::{Random, mix};
 use crate::{Error, Result};
@@ -41,6 +41,8 @@ pub struct ReaderOptions {
     /// Which part of every batch this reader gives, of how many: `packs` packs for each of as many
     /// readers. All read the same packs in the same order.
     pub part: (usize, usize),
+    /// What samples may not go beyond.
+    pub limits: Limits,
 }
 
 impl Default for ReaderOptions {
@@ -55,6 +57,7 @@ impl Default for ReaderOptions {
             duplication_factor: 1,
             repeat: false,
             part: (0, 1),
+            limits: Limits::default(),
         }
     }
 }
@@ -138,6 +141,11 @@ impl Reader {
         self.files[0].holds()
     }
 
+    /// Whether the files hold packs, not sequences.
+    pub fn is_packed(&self) -> bool {
+        self.files[0].kind().is_packed()
+    }
+
     /// Makes sure that this is what is to be learnt.
     pub fn expect(&self, expected: Kind) -> Result<()> {
         match self.kind() {
@@ -200,7 +208,7 @@ impl Reader {
     /// Goes over so many packs of the beginning as if they had been read; gives the number of their
     /// sequences. Of files of sequences nothing is read for that, so padding alone counts, too.
     pub fn pass_over(&mut self, packs: u64) -> Result<u64> {
-        if self.packs_on_the_way() || self.files[0].kind().is_packed() {
+        if self.packs_on_the_way() || self.is_packed() {
             let mut sequences = 0;
             for _ in 0..packs {
                 sequences += self.next_pack()?.map_or(0, |pack| pack.len() as u64);
@@ -279,16 +287,24 @@ impl Reader {
             }));
         }
         let (file, index) = self.place(self.position.sample);
-        let file = &self.files[file];
         if !wanted {
-            return Ok((!file.is_padding(index)?).then(Vec::new));
+            return Ok((!self.files[file].is_padding(index)?).then(Vec::new));
         }
-        let pack = file.samples(index)?;
+        let pack = self.samples(file, index)?;
         Ok(pack.iter().any(|sample| !sample.is_empty()).then_some(pack))
     }
 
+    /// What a file has there, if the model has room for it.
+    fn samples(&self, file: usize, index: usize) -> Result<Vec<Sample>> {
+        let file = &self.files[file];
+        let samples = file.samples(index)?;
+        let checked = samples.iter().try_for_each(|sample| self.options.limits.check(sample));
+        checked.map_err(|error| file.in_record(index, error))?;
+        Ok(samples)
+    }
+
     fn packs_on_the_way(&self) -> bool {
-        !self.files[0].kind().is_packed() && self.options.depth != Depth::AtMost(1)
+        !self.is_packed() && self.options.depth != Depth::AtMost(1)
     }
 
     fn is_at_end(&self) -> bool {
@@ -360,7 +376,7 @@ impl Reader {
         let mut samples = Vec::new();
         for place in self.position.sample..end {
             let (file, index) = self.place(place);
-            samples.extend(self.files[file].samples(index)?);
+            samples.extend(self.samples(file, index)?);
         }
         samples.retain(|sample| !sample.is_empty());
         let lengths: Vec<u32> = samples.iter().map(|sample| sample.len() as u32).collect();

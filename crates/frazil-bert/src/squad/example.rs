@@ -135,6 +135,9 @@ impl Context {
         } else {
             let answers = entry.answers.as_deref().ok_or_else(|| missing("answers"))?;
             let [answer] = answers else {
+                if entry.is_impossible == Some(true) {
+                    return Err(RowProblem::Impossible { place: place() });
+                }
                 return Err(RowProblem::Answers { place: place(), found: answers.len() });
             };
             self.answer(answer, place)?
@@ -279,6 +282,9 @@ mod tests {
         let example = &read(impossible).unwrap().items[0];
         assert!(example.is_impossible);
         assert_eq!((example.start_position, example.end_position), (Some(-1), Some(-1)));
+        let error = parse_examples(file(impossible).as_bytes(), TRAINING).unwrap_err();
+        assert!(error.to_string().contains("question `q`: expected an answer"), "{error}");
+        assert!(error.hint().unwrap().contains("`--v2` learns"), "{error}");
         let evaluation = parse_examples(file(impossible).as_bytes(), ReadOptions::default());
         assert_eq!(evaluation.unwrap().items[0].start_position, None);
     }

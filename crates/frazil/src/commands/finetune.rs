@@ -10,7 +10,7 @@ use frazil::bert::glue::Task;
 use frazil::bert::rows::OnBadRow;
 use frazil::bert::squad::{FeatureOptions, PredictOptions};
 use frazil::bert::tokenizer::{Casing, Vocabulary};
-use frazil::ops::finetune::{Event, Model, Report, Schedule, classifier, squad};
+use frazil::ops::finetune::{Event, Model, Report, Schedule, check_place, classifier, squad};
 use frazil::source::{Need, locate};
 use frazil::train::comm::Comm;
 
@@ -50,7 +50,7 @@ struct ClassifierArgs {
     #[command(flatten)]
     model: ModelArgs,
     /// The task: cola, mnli, mrpc, qnli, qqp, rte, sst-2, wnli, xnli
-    #[arg(long)]
+    #[arg(long, value_parser = classifier::task)]
     task: Task,
     /// The folder with its .tsv files
     #[arg(long, value_name = "DIR")]
@@ -223,13 +223,9 @@ impl TrainingArgs {
     }
 
     /// What cannot be exported to is said before anything is trained.
-    fn check(&self) -> Result<(), Error> {
-        match self.export_saved_model.as_ref().filter(|dir| dir.exists() && !dir.is_dir()) {
-            Some(dir) => Err(Error::Usage {
-                what: format!("`{}` is no folder", dir.display()),
-                hint: "a SavedModel is a folder below the one that `--export-saved-model` names"
-                    .into(),
-            }),
+    fn check(&self, comm: &Arc<dyn Comm>) -> Result<(), Error> {
+        match self.export_saved_model.as_ref().filter(|_| comm.is_first()) {
+            Some(dir) => check_place(dir),
             None => Ok(()),
         }
     }
@@ -260,9 +256,8 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
 }
 
 fn train(args: Args, out: &mut dyn Write, comm: &Arc<dyn Comm>) -> Result<Outcome> {
-    let (report, json) = match args.what {
+    let (report, json, exported) = match args.what {
         What::Classifier(args) => {
-            args.training.check()?;
             let mut live = Live::new(args.training.quiet);
             let options = classifier::Options {
                 model: args.model.checked()?,
@@ -275,14 +270,14 @@ fn train(args: Args, out: &mut dyn Write, comm: &Arc<dyn Comm>) -> Result<Outcom
                 evaluate: !args.no_eval,
                 early_stop: args.training.early_stop.map(usize::from),
             };
+            args.training.check(comm)?;
             let mut report = classifier::classifier(&options, &mut |event| show(&mut live, event))?;
-            args.training.export(comm, &mut report, |checkpoint, dir, batch| {
+            let exported = args.training.export(comm, &mut report, |checkpoint, dir, batch| {
                 classifier::export(&options, Some(checkpoint), dir, batch)
-            })?;
-            (report, args.training.json)
+            });
+            (report, args.training.json, exported)
         }
         What::Squad(args) => {
-            args.training.check()?;
             let mut live = Live::new(args.training.quiet);
             let options = squad::Options {
                 model: args.model.checked()?,
@@ -300,11 +295,12 @@ fn train(args: Args, out: &mut dyn Write, comm: &Arc<dyn Comm>) -> Result<Outcom
                 on_bad_row: args.training.on_bad_row(),
                 early_stop: args.training.early_stop.map(usize::from),
             };
+            args.training.check(comm)?;
             let mut report = squad::squad(&options, &mut |event| show(&mut live, event))?;
-            args.training.export(comm, &mut report, |checkpoint, dir, batch| {
+            let exported = args.training.export(comm, &mut report, |checkpoint, dir, batch| {
                 squad::export(&options, Some(checkpoint), dir, batch)
-            })?;
-            (report, args.training.json)
+            });
+            (report, args.training.json, exported)
         }
     };
     if !comm.is_first() {
@@ -319,17 +315,22 @@ fn train(args: Args, out: &mut dyn Write, comm: &Arc<dyn Comm>) -> Result<Outcom
     } else {
         print(&report, out)?;
     }
+    // What was trained is told first: it is there.
+    exported?;
     Ok(Outcome::Done)
 }
 
 fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
-    let (steps, examples) = (thousands(report.steps), thousands(report.examples as u64));
+    let (steps, count) = (thousands(report.steps), thousands(report.data.count() as u64));
     let ended = match report {
         Report { early_stopped: true, .. } => ", ended early since scores got no better",
         Report { taken: 0, stopped: false, .. } => ", all of them before: nothing was left to do",
         _ => "",
     };
-    writeln!(out, "{}: {steps} steps over {examples} examples{ended}", report.task)?;
+    writeln!(out, "{}: {steps} steps over {count} {}{ended}", report.task, report.data.unit())?;
+    if report.skipped > 0 {
+        writeln!(out, "{} rows could not be used", thousands(report.skipped as u64))?;
+    }
     for of in &report.evaluations {
         let scores: Vec<String> = of.scores.iter().map(|(n, s)| format!("{n} {s:.4}")).collect();
         writeln!(out, "  step {}: {}", of.step, scores.join(", "))?;
@@ -348,15 +349,15 @@ fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
 /// Says what happens.
 fn show(live: &mut Live, event: Event<'_>) {
     match event {
-        Event::Note(note) => live.say(&format!("note: {note}")),
-        Event::Running { examples, samples, batch, steps } => {
-            let windows = if samples == examples {
+        Event::Note(note) => live.note(&note),
+        Event::Running { data, samples, batch, steps } => {
+            let windows = if samples == data.count() {
                 String::new()
             } else {
                 format!(" in {} windows", thousands(samples as u64))
             };
-            let (examples, steps) = (thousands(examples as u64), thousands(steps));
-            live.say(&format!("{examples} examples{windows}, {steps} steps of {batch}"));
+            let (count, steps) = (thousands(data.count() as u64), thousands(steps));
+            live.say(&format!("{count} {}{windows}, {steps} steps of {batch}", data.unit()));
         }
         Event::Train(event) => live.train(&event),
         Event::Evaluating(step) => live.say(&format!("evaluating step {step}")),

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use frazil::ops::train::{self, Changes, Step};
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
+use crate::hints;
+
 /// Between two plain lines.
 const PAUSE: Duration = Duration::from_secs(5);
 
@@ -36,6 +38,13 @@ impl Live {
             // Printed through a bar, a line draws it.
             Some(bar) if bar.length().is_some() => bar.println(line),
             _ => say!("{line}"),
+        }
+    }
+
+    /// A note of an operation, in the words of the command that runs.
+    pub fn note(&self, note: &str) {
+        if let Some(note) = hints::spoken(note) {
+            self.say(&format!("note: {note}"));
         }
     }
 

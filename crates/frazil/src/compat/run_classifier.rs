@@ -10,9 +10,8 @@ use std::sync::Arc;
 use anyhow::Result;
 use frazil::Error;
 use frazil::bert::features::classifier::Target;
-use frazil::bert::glue::Task;
 use frazil::bert::rows::OnBadRow;
-use frazil::ops::finetune::{Model, classifier};
+use frazil::ops::finetune::{Model, check_place, classifier};
 use frazil::ops::run_classifier::{self, Event, Options, Part, run_classifier};
 use frazil::ops::train::Trained;
 use frazil::train::comm::Comm;
@@ -112,6 +111,9 @@ fn work(values: &Values, comm: &Arc<dyn Comm>) -> Result<Outcome> {
         // What is wrong with these is said before hours are spent.
         run_classifier::check(&options)?;
     }
+    if let Some(dir) = export.as_ref().filter(|_| comm.is_first()) {
+        check_place(dir)?;
+    }
     let mut trained = None;
     if do_train {
         let of = training(values, &options, comm)?;
@@ -130,12 +132,12 @@ fn work(values: &Values, comm: &Arc<dyn Comm>) -> Result<Outcome> {
     if options.do_eval || options.do_predict || !(do_train || export.is_some()) {
         run_classifier(&options, &mut log)?;
     }
+    if let Some((of, ran)) = trained.filter(|_| comm.is_first()) {
+        ran.write_report(&of.model, &of.schedule)?;
+    }
     if let Some(dir) = export.filter(|_| comm.is_first()) {
         let trained = training(values, &options, comm)?;
         training_log::exported(&classifier::export(&trained, None, &dir, batch)?);
-    }
-    if let Some((of, ran)) = trained.filter(|_| comm.is_first()) {
-        ran.write_report(&of.model, &of.schedule)?;
     }
     Ok(Outcome::Done)
 }
@@ -145,7 +147,7 @@ fn options(values: &Values, comm: &Arc<dyn Comm>) -> Result<Options, Error> {
     let lower = values.truth("do_lower_case");
     casing::check(lower, values.text("init_checkpoint"))?;
     let name = values.text("task_name").unwrap_or_default();
-    let task: Task = name.parse().map_err(|error| Error::Usage {
+    let task = classifier::task(name).map_err(|error| Error::Usage {
         what: format!("Task not found: {}", name.to_lowercase()),
         hint: format!("{error}"),
     })?;
@@ -247,6 +249,8 @@ fn log(event: Event<'_>) {
 
 #[cfg(test)]
 mod tests {
+    use frazil::bert::glue::Task;
+
     use super::*;
 
     fn read(words: &[&str]) -> Result<Options, Error> {
@@ -270,6 +274,8 @@ mod tests {
     fn what_cannot_be_is_said_before_data_is_read() {
         let error = |words: &[&str]| read(words).unwrap_err().to_string();
         assert_eq!(error(&["--task_name=SNLI", "--do_eval"]), "Task not found: snli");
+        let hint = read(&["--task_name=SNLI", "--do_eval"]).unwrap_err().hint().unwrap();
+        assert!(hint.contains("RTE, WNLI") && !hint.contains("STS-B"), "{hint}");
         let cased = "--init_checkpoint=/m/cased_L-12_H-768_A-12/bert_model.ckpt";
         let said = error(&["--task_name=mrpc", cased]);
         assert!(said.starts_with("`--do_lower_case=True` does not fit"), "{said}");

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use frazil::bert::packing::Depth;
-use frazil::bert::samples::{Kind, ReaderOptions, Sample, Shape, open_all};
+use frazil::bert::samples::{Kind, Limits, ReaderOptions, Sample, Shape, open_all};
 use frazil::bert::{BertConfig, Head};
 use frazil::ops::pretrain::{self, Event, evaluate};
-use frazil::ops::train;
+use frazil::ops::train::{self, Evaluation, History};
 use frazil::source::files_of_list;
 use frazil::train::batch::Form;
 use frazil::train::checkpoint::newest;
@@ -116,6 +116,7 @@ fn work(values: &Values, comm: &Arc<dyn Comm>) -> Result<()> {
     let asked = Asked::read(values)?;
     info("*** Input Files ***");
     asked.records.iter().for_each(|file| info(&format!("  {}", file.display())));
+    let mut trained = None;
     if do_train {
         info("***** Running training *****");
         info(&format!("  Batch size = {}", asked.train_batch_size));
@@ -132,11 +133,15 @@ fn work(values: &Values, comm: &Arc<dyn Comm>) -> Result<()> {
         if done.stopped {
             return Ok(());
         }
+        trained = Some((options, done.trained));
     }
     if do_eval {
         info("***** Running evaluation *****");
         info(&format!("  Batch size = {}", asked.eval_batch_size));
         evaluate(&asked, values.count("max_eval_steps", 1)?, comm, &info)?;
+        if let Some((options, trained)) = trained.filter(|_| comm.is_first()) {
+            pretrain::write_report(&options, &trained)?;
+        }
     }
     Ok(())
 }
@@ -215,6 +220,7 @@ impl Asked {
             packs,
             depth: Depth::AtMost(1),
             repeat: true,
+            limits: Limits::of(&self.config, 2),
             ..ReaderOptions::default()
         }
     }
@@ -244,8 +250,9 @@ impl Asked {
 
 /// Evaluates the newest checkpoint, and writes `eval_results.txt`.
 fn evaluate(asked: &Asked, steps: u64, comm: &Arc<dyn Comm>, info: &dyn Fn(&str)) -> Result<()> {
-    let newest = newest(&asked.output_dir)?.or_else(|| asked.init_checkpoint.clone());
-    let checkpoint = newest.ok_or_else(|| {
+    let newest = newest(&asked.output_dir)?;
+    let checkpoint = newest.clone().or_else(|| asked.init_checkpoint.clone());
+    let checkpoint = checkpoint.ok_or_else(|| {
         let folder = asked.output_dir.display();
         wrong(
             format!("Could not find trained model in model_dir: {folder}."),
@@ -269,6 +276,12 @@ fn evaluate(asked: &Asked, steps: u64, comm: &Arc<dyn Comm>, info: &dyn Fn(&str)
         return Ok(());
     }
     let lines = scores.write(&asked.output_dir)?;
+    if newest.is_some() {
+        // Where Estimator has it, too.
+        let step = scores.global_step.max(0) as u64;
+        let evaluation = Evaluation { step, scores: scores.scores.values };
+        History::evaluated(&asked.output_dir, &evaluation)?;
+    }
     info("***** Eval results *****");
     lines.iter().for_each(|line| info(&format!("  {line}")));
     Ok(())

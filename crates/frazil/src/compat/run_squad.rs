@@ -8,7 +8,7 @@ use std::sync::Arc;
 use frazil::Error;
 use frazil::bert::rows::OnBadRow;
 use frazil::bert::squad::{FeatureOptions, PredictOptions, SquadFeatures};
-use frazil::ops::finetune::{Model, squad};
+use frazil::ops::finetune::{Model, check_place, squad};
 use frazil::ops::predict::answer::run_squad::{self, Event, Options, run_squad};
 use frazil::ops::train::Trained;
 use frazil::train::comm::Comm;
@@ -17,6 +17,7 @@ use super::absl::{Flag, ON_CPU, Program, Values};
 use super::training_log::TrainingLog;
 use super::{casing, training_log};
 use crate::cli::{self, Outcome};
+use crate::hints;
 
 /// BERT on SQuAD 1.1 and 2.0, with the flags of google-research/bert's run_squad.py
 #[derive(Debug, clap::Args)]
@@ -108,6 +109,8 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             // What is wrong with the questions is said before hours are spent.
             run_squad::check(&options)?;
         }
+        let export = values.path("export_saved_model").filter(|_| comm.is_first());
+        export.as_ref().map_or(Ok(()), |dir| check_place(dir))?;
         if values.truth("do_train") {
             let of = training(&values, &options, comm)?;
             let mut log = TrainingLog::new();
@@ -125,7 +128,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             true => Some(run_squad(&options, &mut |event| log(&event, verbose, batch))?),
             false => None,
         };
-        if let Some(dir) = values.path("export_saved_model").filter(|_| comm.is_first()) {
+        if let Some(dir) = export {
             let trained = training(&values, &options, comm)?;
             training_log::exported(&squad::export(&trained, None, &dir, size)?);
         }
@@ -232,7 +235,10 @@ fn log(event: &Event, verbose: bool, batch: i64) {
     let info = |text: &str| say!("INFO:tensorflow:{text}");
     match event {
         Event::Restoring(path) => info(&format!("Restoring parameters from {}", path.display())),
-        Event::Note(note) => say!("note: {note}"),
+        Event::Note(note) => {
+            let note = hints::spoken(note);
+            note.iter().for_each(|note| say!("note: {note}"));
+        }
         Event::Skipped(row) => say!("WARNING:tensorflow:{row}"),
         Event::Window(window, tokens) => log_window(window, tokens, &info),
         Event::Running { examples, features } => {

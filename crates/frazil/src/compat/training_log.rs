@@ -73,16 +73,16 @@ impl TrainingLog {
 
     pub fn show(&mut self, event: Event<'_>) -> Result<Go> {
         match event {
-            Event::Running { examples, samples, batch, steps } => {
+            Event::Running { data, samples, batch, steps } => {
                 self.info("***** Running training *****");
-                self.info(format_args!("  Num examples = {examples}"));
-                if samples != examples {
+                self.info(format_args!("  Num {} = {}", data.unit(), data.count()));
+                if samples != data.count() {
                     self.info(format_args!("  Num split examples = {samples}"));
                 }
                 self.info(format_args!("  Batch size = {batch}"));
                 self.info(format_args!("  Num steps = {steps}"));
             }
-            Event::Note(note) => self.live.say(&format!("note: {note}")),
+            Event::Note(note) => self.live.note(&note),
             Event::Evaluating(_) | Event::Evaluated(..) => {}
             Event::Train(event) => self.training(&event),
         }

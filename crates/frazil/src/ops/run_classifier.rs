@@ -15,6 +15,7 @@ use frazil_bert::features::classifier::{
 };
 use frazil_bert::features::{Features, InputExample};
 use frazil_bert::glue::{ReadOptions, Split, Task};
+use frazil_bert::metrics::glue as metrics;
 use frazil_bert::rows::{BadRow, OnBadRow};
 use frazil_bert::{BertConfig, python};
 use frazil_tensor::{TensorStore, file};
@@ -275,18 +276,32 @@ pub fn run_classifier(options: &Options, progress: &mut dyn FnMut(Event<'_>)) ->
     Ok(report)
 }
 
-/// The figures of one checkpoint on the dev set, of which each rank computes a part; nothing is written.
-pub(super) fn evaluate_checkpoint(
+/// The figures of one checkpoint on the dev set, and beside them GLUE's own as far as they are others; each
+/// rank computes a part. Nothing is written.
+pub(super) fn scores_of_checkpoint(
     path: &Path,
     options: &Options,
     stop: &Stop,
-) -> Result<EvalResults> {
+) -> Result<BTreeMap<String, f64>> {
     let labels = checked(options)?;
     let model = open(path, &labels, options)?;
     let input = ClassifierInput::new(model.tokenizer().clone(), labels, options.max_seq_length)?;
     let set = Set::read(options, Split::Dev, &input, &model)?;
     let logits = logits(&model, &set.features, &*options.comm, stop)?;
-    Ok(evaluate(&set, &logits, options.eval_batch_size, global_step(&model)?))
+    let mut scores = evaluate(&set, &logits, options.eval_batch_size, 0).scores();
+    let (found, expected): (Vec<i32>, Vec<i32>) = answers(&set, &logits).unzip();
+    let glue = metrics::score_classes(options.task, &found, &expected)?;
+    let others = glue.into_iter().filter(|metric| metric.name != metrics::ACCURACY);
+    scores.extend(others.map(|metric| (metric.name.to_owned(), metric.value)));
+    Ok(scores)
+}
+
+/// The class that the model gives each example, and its own.
+fn answers<'s>(set: &'s Set, logits: &'s [Vec<f32>]) -> impl Iterator<Item = (i32, i32)> + 's {
+    set.features.iter().zip(logits).filter_map(|(features, logits)| match features.target {
+        Target::Class(label) => Some((argmax(logits) as i32, label)),
+        Target::Score(_) => None,
+    })
 }
 
 /// What can be told from the flags and the configuration alone; the task's labels.

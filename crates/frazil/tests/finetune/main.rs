@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use frazil::bert::glue::Task;
 use frazil::bert::rows::OnBadRow;
 use frazil::bert::squad::{FeatureOptions, PredictOptions};
-use frazil::ops::finetune::{Event, Model, Schedule, classifier, squad};
+use frazil::ops::finetune::{Data, Event, Model, Schedule, classifier, squad};
 use frazil::ops::text_model::{TextModel, Want};
 use frazil::ops::train;
 use frazil::source::open_weights;
@@ -390,7 +390,7 @@ fn packs_can_be_trained_on() {
     let (mut running, mut most) = (None, 0);
     let ran = classifier::train(&options, &mut |event| {
         match event {
-            Event::Running { examples, .. } => running = Some(examples),
+            Event::Running { data, .. } => running = Some(data),
             Event::Train(train::Event::Step(step, _, _)) => {
                 assert!(step.report.loss.is_finite());
                 most = most.max(step.sequences);
@@ -400,7 +400,11 @@ fn packs_can_be_trained_on() {
         Ok(Go::On)
     })
     .unwrap();
-    assert_eq!(ran.trained.steps, running.unwrap() as u64 / 2);
+    let Some(Data::Packs(packs)) = running else { panic!("packs are told as such") };
+    assert_eq!(ran.trained.steps, packs as u64 / 2);
+    let page = ran.write_report(&options.model, &options.schedule).unwrap();
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("<code>packs</code>") && !page.contains("<code>examples</code>"));
     assert!(most > 2, "several sequences in a pack");
     assert!(!options.model.output_dir.join("train.tf_record").exists());
 }

@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use frazil_bert::features::InputExample;
 use frazil_bert::features::classifier::{ClassifierInput, Labels, write_records};
 use frazil_bert::glue::{ReadOptions, Split, Task};
-use frazil_bert::rows::OnBadRow;
+use frazil_bert::metrics::glue as metrics;
+use frazil_bert::rows::{OnBadRow, Rows};
 use frazil_bert::samples::Kind;
 use frazil_bert::{BertConfig, Head};
 use frazil_train::run::Go;
 
 use super::{
-    Event, Export, Judge, Model, Prepared, Ran, Report, Schedule, check_early_stop, finetune,
+    Data, Event, Export, Judge, Model, Prepared, Ran, Report, Schedule, check_early_stop, finetune,
     open_model, train_only,
 };
 use crate::ops::run_classifier;
@@ -42,8 +44,13 @@ pub struct Options {
     pub early_stop: Option<usize>,
 }
 
-/// The score that counts.
-const METRIC: &str = "eval_accuracy";
+/// The score that counts: the task's official one, under the name that it has here.
+fn metric(task: Task) -> &'static str {
+    match metrics::official(task) {
+        metrics::ACCURACY => "eval_accuracy",
+        other => other,
+    }
+}
 
 /// Trains and evaluates.
 pub fn classifier(options: &Options, watch: &mut dyn FnMut(Event<'_>)) -> Result<Report> {
@@ -57,16 +64,25 @@ pub fn classifier(options: &Options, watch: &mut dyn FnMut(Event<'_>)) -> Result
     let scores = |checkpoint: &Path| scores(options, checkpoint);
     let judge = Judge {
         scores: if options.evaluate { Some(&scores) } else { None },
-        metric: METRIC,
+        metric: metric(options.task),
         early_stop: options.early_stop,
         of: options.evaluate.then(|| judged_on(options)).transpose()?,
     };
     finetune(&prepared, &options.model, &options.schedule, &judge, watch)
 }
 
+/// The task of that name; where there is none, those that can be learnt are named.
+pub fn task(name: &str) -> Result<Task> {
+    name.parse().map_err(|_| {
+        let known = Task::ALL.into_iter().filter(|task| task.labels() != Labels::Scores).collect();
+        frazil_bert::Error::UnknownDataSet { name: name.to_owned(), known }.into()
+    })
+}
+
 /// Trains only: nothing is evaluated, and the report is written when it is asked for.
 pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Result<Ran> {
-    train_only(|note| prepare(options, note), &options.model, &options.schedule, METRIC, watch)
+    let metric = metric(options.task);
+    train_only(|note| prepare(options, note), &options.model, &options.schedule, metric, watch)
 }
 
 /// Writes a checkpoint, the newest if none is given, as a SavedModel below `dir`, for calls of so many
@@ -102,37 +118,41 @@ fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> 
     let (config, tokenizer) = open_model(&options.model, options.max_seq_length)?;
     let labels = options.task.labels();
     let Labels::Classes(names) = &labels else { return Err(no_classes(options.task)) };
-    let count = names.len();
+    let (count, mut skipped) = (names.len(), 0);
     let how = ReadOptions { on_bad_row: options.on_bad_row, ..ReadOptions::default() };
+    let mut read = |split| -> Result<Rows<InputExample>> {
+        let rows = options.task.read(&options.data_dir, split, &how)?;
+        let path = options.task.file(&options.data_dir, split, &how.language);
+        skipped += super::tell_skipped(&path, &rows.skipped, note);
+        Ok(rows)
+    };
     if options.evaluate {
         // What is wrong with the dev set is said before hours are spent.
-        options.task.read(&options.data_dir, Split::Dev, &how)?;
+        read(Split::Dev)?;
     }
     super::check_begin(&options.model, &options.schedule, &config, (Head::Classifier, count))?;
-    let prepared = |(records, lock), examples: usize, samples: usize| Prepared {
+    let prepared = |(records, lock), data: Data, samples: usize, skipped: usize| Prepared {
         task: options.task.to_string(),
         head: Head::Classifier,
         labels: count,
         config,
         records,
-        examples,
+        data,
         samples,
+        skipped,
         lock,
     };
     if !options.records.is_empty() {
-        let samples = super::count_records(&options.records, Kind::Classifier)?;
-        return Ok(prepared((options.records.clone(), None), samples, samples));
+        let data = super::count_records(&options.records, Kind::Classifier)?;
+        return Ok(prepared((options.records.clone(), None), data, data.count(), skipped));
     }
     let input = ClassifierInput::new(tokenizer, labels, options.max_seq_length)?;
-    let rows = options.task.read(&options.data_dir, Split::Train, &how)?;
-    if !rows.skipped.is_empty() {
-        note(format!("{} rows could not be used", rows.skipped.len()));
-    }
+    let rows = read(Split::Train)?;
     let features = input.features_of_all(&rows.items)?;
     let written = super::write_train_records(&options.model, &options.schedule, |records| {
         Ok(write_records(records, &features).map(drop)?)
     })?;
-    Ok(prepared(written, rows.items.len(), features.len()))
+    Ok(prepared(written, Data::Examples(rows.items.len()), features.len(), skipped))
 }
 
 /// A number for what checkpoints are judged on.
@@ -143,7 +163,7 @@ fn judged_on(options: &Options) -> Result<u32> {
     Ok(crc32c::crc32c(format!("{of:?}").as_bytes()))
 }
 
-/// The figures of `run_classifier` for one checkpoint.
+/// The figures of `run_classifier` for one checkpoint, and GLUE's own.
 fn scores(options: &Options, checkpoint: &Path) -> Result<BTreeMap<String, f64>> {
     let of = run_classifier::Options {
         data_dir: options.data_dir.clone(),
@@ -163,6 +183,5 @@ fn scores(options: &Options, checkpoint: &Path) -> Result<BTreeMap<String, f64>>
         threads: options.schedule.threads,
         comm: Arc::clone(&options.schedule.comm),
     };
-    let stop = &options.schedule.stop;
-    Ok(run_classifier::evaluate_checkpoint(checkpoint, &of, stop)?.scores())
+    run_classifier::scores_of_checkpoint(checkpoint, &of, &options.schedule.stop)
 }

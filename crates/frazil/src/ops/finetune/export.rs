@@ -7,12 +7,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use frazil_bert::build::{self, build};
 use frazil_bert::{BertConfig, Head};
 use frazil_convert::tf::{restorable_model, saver};
-use frazil_graph::op::Input;
-use frazil_graph::{Dim, Graph, Node, Op, Port};
-use frazil_tensor::{DType, Shape, TensorInfo};
+use frazil_graph::op::{Input, Variable};
+use frazil_graph::{Dim, Graph, Node, NodeId, Op, Port};
+use frazil_tensor::file::Scratch;
+use frazil_tensor::{DType, Shape, TensorInfo, TensorStore};
 use frazil_tf::checkpoint::{Checkpoint, Options as CheckpointOptions};
 use frazil_tf::saved_model;
 
+use crate::ops::make_folder;
 use crate::{Error, Result};
 
 /// What is exported, and how large a call is.
@@ -44,11 +46,59 @@ pub fn export_saved_model(checkpoint: &Path, export: &Export<'_>, dir: &Path) ->
     let (Some(def), Some(of)) = (&meta.graph_def, &meta.saver_def) else {
         unreachable!("a restorable model has both")
     };
+    complete(checkpoint, &graph, &values)?;
     let variables = saver::Variables::new(values, saver::restored(def, of));
     let options = saved_model::WriteOptions { variables: Some(&variables), ..Default::default() };
     let to = free(dir);
     saved_model::write(&to, &model, options)?;
     Ok(to)
+}
+
+/// Refuses a checkpoint that lacks a variable of the graph, or has it in another shape: TensorFlow would
+/// not load what is written.
+fn complete(checkpoint: &Path, graph: &Graph, values: &Checkpoint) -> Result<()> {
+    /// As many are named.
+    const SHOWN: usize = 3;
+    let wrong = |(_, node): (NodeId, &Node)| {
+        let Op::Variable(Variable { shape: Some(shape), .. }) = &node.op else { return None };
+        match values.info(&node.name) {
+            None => Some(format!("no `{}`", node.name)),
+            Some(info) if info.shape != *shape => {
+                Some(format!("`{}` as {}, not {shape}", node.name, info.shape))
+            }
+            Some(_) => None,
+        }
+    };
+    let wrong: Vec<String> = graph.nodes().filter_map(wrong).collect();
+    let shown = wrong.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = match wrong.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    match wrong.len() {
+        0 => Ok(()),
+        _ => Err(Error::Usage {
+            what: format!(
+                "`{}` is not what is to be exported: it has {shown}{more}",
+                checkpoint.display()
+            ),
+            hint: "give a checkpoint that was fine-tuned for the task, and the configuration that \
+                   it was trained with"
+                .into(),
+        }),
+    }
+}
+
+/// Refuses a place where nothing can be written, before hours are spent.
+pub fn check_place(dir: &Path) -> Result<()> {
+    if dir.exists() && !dir.is_dir() {
+        return Err(Error::Usage {
+            what: format!("`{}` is no folder", dir.display()),
+            hint: "a SavedModel is a new folder below the one that is named".into(),
+        });
+    }
+    make_folder(dir)?;
+    Ok(Scratch::create_in(dir).map(drop)?)
 }
 
 fn graph(export: &Export<'_>) -> Result<Graph> {

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use frazil_bert::rows::BadRow;
 use frazil_bert::samples::{Kind, Reader, ReaderOptions};
 use frazil_bert::tokenizer::{Casing, Tokenizer, Vocabulary};
 use frazil_bert::{BertConfig, Head};
@@ -24,10 +25,11 @@ use frazil_train::schedule::Bert;
 use serde::Serialize;
 
 use super::make_folder;
+use super::predict::rows::Skipped;
 use super::train::{self, Evaluation, History, Lock, Stop, Trained};
 use crate::{Error, Result};
 
-pub use export::{Export, export_saved_model};
+pub use export::{Export, check_place, export_saved_model};
 
 /// What lies beside a model's checkpoints.
 const CONFIG: &str = "bert_config.json";
@@ -174,8 +176,8 @@ impl Schedule {
 pub enum Event<'a> {
     /// Training begins.
     Running {
-        /// Examples as the data has them.
-        examples: usize,
+        /// Examples as the data has them, or packs.
+        data: Data,
         /// What they became: windows of documents, or the examples themselves.
         samples: usize,
         /// Examples of a step.
@@ -193,6 +195,33 @@ pub enum Event<'a> {
     Evaluated(&'a Evaluation, bool),
 }
 
+/// How much is trained on, and in what it is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Data {
+    /// Examples as the data has them.
+    Examples(usize),
+    /// Packs of sequences, as the records have them.
+    Packs(usize),
+}
+
+impl Data {
+    /// How many.
+    pub fn count(self) -> usize {
+        match self {
+            Self::Examples(count) | Self::Packs(count) => count,
+        }
+    }
+
+    /// Of what.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::Examples(_) => "examples",
+            Self::Packs(_) => "packs",
+        }
+    }
+}
+
 /// What came out, for `--json`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -203,8 +232,11 @@ pub struct Report {
     /// The one with the best score, if there were evaluations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best: Option<PathBuf>,
-    /// Examples that were trained on.
-    pub examples: usize,
+    /// What was trained on.
+    #[serde(flatten)]
+    pub data: Data,
+    /// Rows of the data that could not be used.
+    pub skipped: usize,
     /// Steps altogether.
     pub steps: u64,
     /// Steps of this run.
@@ -234,10 +266,11 @@ pub(crate) struct Prepared {
     pub labels: usize,
     pub config: BertConfig,
     pub records: Vec<PathBuf>,
-    /// Examples as the data has them; packs, if the records are of packs.
-    pub examples: usize,
+    pub data: Data,
     /// Records.
     pub samples: usize,
+    /// Rows that could not be used.
+    pub skipped: usize,
     /// The folder, as long as the run is in it; held by the first rank.
     pub lock: Option<Lock>,
 }
@@ -291,10 +324,12 @@ fn check_begin(
 }
 
 /// Counts records that are there already: sequences, or packs of them. They must hold what is learnt.
-fn count_records(records: &[PathBuf], kind: Kind) -> Result<usize> {
+fn count_records(records: &[PathBuf], kind: Kind) -> Result<Data> {
     let reader = Reader::open(records, ReaderOptions::default())?;
+    let count = reader.samples_in(0) as usize;
     match reader.kind() == kind {
-        true => Ok(reader.samples_in(0) as usize),
+        true if reader.is_packed() => Ok(Data::Packs(count)),
+        true => Ok(Data::Examples(count)),
         false => Err(Error::Usage {
             what: format!("the records are for {:?}, not for {kind:?}", reader.kind()),
             hint: "give records of the task that is learnt".into(),
@@ -308,7 +343,7 @@ pub struct Ran {
     /// What came of it.
     pub trained: Trained,
     task: String,
-    examples: usize,
+    data: Data,
 }
 
 impl Ran {
@@ -336,7 +371,7 @@ impl Ran {
         };
         let mut settings = vec![
             ("task", self.task.clone()),
-            ("examples", self.examples.to_string()),
+            (self.data.unit(), self.data.count().to_string()),
             ("batch size", (schedule.batch_size * schedule.accumulate).to_string()),
             ("learning rate", schedule.learning_rate.to_string()),
             ("epochs", schedule.epochs.to_string()),
@@ -378,7 +413,20 @@ fn train_only(
         let go = watch(event)?;
         Ok(best.filter(|_| go == Go::On).map_or(go, Go::Keep))
     })?;
-    Ok(Ran { task: prepared.task, examples: prepared.examples, trained })
+    Ok(Ran { task: prepared.task, data: prepared.data, trained })
+}
+
+/// Says which rows were left out of a file, the first ones with why; how many.
+fn tell_skipped(path: &Path, rows: &[BadRow], note: &mut dyn FnMut(String)) -> usize {
+    if !rows.is_empty() {
+        let mut skipped = Skipped::default();
+        rows.iter().for_each(|row| skipped.add(row));
+        let lines: String = skipped.first.iter().map(|row| format!("\n  {row}")).collect();
+        let (rows, were) = if rows.len() == 1 { ("row", "was") } else { ("rows", "were") };
+        let (count, path) = (skipped.count, path.display());
+        note(format!("{count} bad {rows} of `{path}` {were} skipped:{lines}"));
+    }
+    rows.len()
 }
 
 /// Takes the folder, and lets the first rank write what is trained on there.
@@ -405,9 +453,9 @@ fn train_on(
     judged_on: Option<u32>,
     watch: &mut dyn FnMut(Event<'_>) -> Result<Go>,
 ) -> Result<Trained> {
-    let (steps, warmup_steps) = schedule.steps(prepared.examples);
+    let (steps, warmup_steps) = schedule.steps(prepared.data.count());
     watch(Event::Running {
-        examples: prepared.examples,
+        data: prepared.data,
         samples: prepared.samples,
         batch: schedule.batch_size * schedule.accumulate,
         steps,
@@ -532,7 +580,7 @@ pub(crate) fn finetune(
     // Where another kind of scores begins.
     let mut judged_from = None;
     let (mut standing, mut early_stopped) = (Standing::default(), false);
-    let steps = schedule.steps(prepared.examples).0;
+    let steps = schedule.steps(prepared.data.count()).0;
     let trained = train_on(prepared, model, schedule, judge.of, &mut |event| {
         let (path, step, resumed) = match &event {
             // What is left unevaluated here is made up for when the run goes on.
@@ -582,7 +630,7 @@ pub(crate) fn finetune(
     })?;
     let mut history = History::read(folder)?;
     history.evaluations.retain(|of| judged_from.is_none_or(|from| of.step >= from));
-    let ran = Ran { task: prepared.task.clone(), examples: prepared.examples, trained };
+    let ran = Ran { task: prepared.task.clone(), data: prepared.data, trained };
     let best = standing.best_of(folder);
     let report = match is_first {
         true => ran.report(model, schedule, &history, best.clone())?,
@@ -592,7 +640,8 @@ pub(crate) fn finetune(
     Ok(Report {
         task: prepared.task.clone(),
         best,
-        examples: prepared.examples,
+        data: prepared.data,
+        skipped: prepared.skipped,
         steps: trained.steps,
         taken: trained.taken,
         stopped: trained.stopped,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-use frazil_bert::metrics::squad::Reference;
+use frazil_bert::metrics::squad::{NullOdds, Reference, Version};
 use frazil_bert::rows::OnBadRow;
 use frazil_bert::samples::Kind;
 use frazil_bert::squad::{
@@ -17,7 +17,7 @@ use frazil_train::comm::gather;
 use frazil_train::run::Go;
 
 use super::{
-    Event, Export, Judge, Model, Prepared, Ran, Report, Schedule, check_early_stop, finetune,
+    Data, Event, Export, Judge, Model, Prepared, Ran, Report, Schedule, check_early_stop, finetune,
     open_model, train_only,
 };
 use crate::Result;
@@ -54,14 +54,23 @@ const METRIC: &str = "f1";
 /// Trains and evaluates.
 pub fn squad(options: &Options, watch: &mut dyn FnMut(Event<'_>)) -> Result<Report> {
     check_early_stop(options.early_stop, options.dev_file.is_some())?;
-    let reference = options.dev_file.as_ref();
-    let reference = reference.map(|path| Reference::open(path, options.on_bad_row)).transpose()?;
     let is_first = options.schedule.comm.is_first();
-    let prepared = prepare(options, &mut |note| {
+    let mut note = |note| {
         if is_first {
             watch(Event::Note(note));
         }
-    })?;
+    };
+    let (mut reference, mut skipped) = (None, 0);
+    if let Some(path) = &options.dev_file {
+        let read = Reference::open(path, options.on_bad_row)?;
+        skipped = super::tell_skipped(path, read.skipped(), &mut note);
+        if !options.predict.version_2 && read.version() == Version::V2 {
+            note(without_answers(path));
+        }
+        reference = Some(read);
+    }
+    let mut prepared = prepare(options, &mut note)?;
+    prepared.skipped += skipped;
     let scores = |checkpoint: &Path| match (&reference, &options.dev_file) {
         (Some(reference), Some(path)) => scores(options, checkpoint, path, reference),
         _ => Ok(BTreeMap::new()),
@@ -73,6 +82,14 @@ pub fn squad(options: &Options, watch: &mut dyn FnMut(Event<'_>)) -> Result<Repo
         of: options.dev_file.as_ref().map(|path| judged_on(options, path)).transpose()?,
     };
     finetune(&prepared, &options.model, &options.schedule, &judge, watch)
+}
+
+/// What is said of a file of version 2.0 that is taken for one of 1.1.
+pub(crate) fn without_answers(path: &Path) -> String {
+    format!(
+        "`{}` is of SQuAD 2.0, and an answer is given to every question; `--v2` lets questions have none",
+        path.display()
+    )
 }
 
 /// Trains only: nothing is evaluated, and the report is written when it is asked for.
@@ -103,19 +120,20 @@ fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> 
     options.schedule.check()?;
     let (config, tokenizer) = open_model(&options.model, options.features.max_seq_length)?;
     super::check_begin(&options.model, &options.schedule, &config, (Head::Squad, 2))?;
-    let prepared = |(records, lock), examples: usize, samples: usize| Prepared {
+    let prepared = |(records, lock), data: Data, samples: usize, skipped: usize| Prepared {
         task: if options.predict.version_2 { "SQuAD 2.0" } else { "SQuAD 1.1" }.to_owned(),
         head: Head::Squad,
         labels: 2,
         config,
         records,
-        examples,
+        data,
         samples,
+        skipped,
         lock,
     };
     if !options.records.is_empty() {
-        let samples = super::count_records(&options.records, Kind::Squad)?;
-        return Ok(prepared((options.records.clone(), None), samples, samples));
+        let data = super::count_records(&options.records, Kind::Squad)?;
+        return Ok(prepared((options.records.clone(), None), data, data.count(), 0));
     }
     let read = ReadOptions {
         training: true,
@@ -123,16 +141,14 @@ fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> 
         on_bad_row: options.on_bad_row,
     };
     let mut rows = read_examples(&options.train_file, read)?;
-    for row in &rows.skipped {
-        note(row.to_string());
-    }
+    let skipped = super::tell_skipped(&options.train_file, &rows.skipped, note);
     shuffle_for_training(&mut rows.items);
     let cut = FeatureOptions { training: true, ..options.features };
     let features = build_features(&rows.items, &tokenizer, cut)?;
     let written = super::write_train_records(&options.model, &options.schedule, |records| {
         Ok(write_records(records, &features).map(drop)?)
     })?;
-    Ok(prepared(written, rows.items.len(), features.len()))
+    Ok(prepared(written, Data::Examples(rows.items.len()), features.len(), skipped))
 }
 
 /// A number for what checkpoints are judged on.
@@ -169,7 +185,7 @@ fn scores(
     };
     let answerer = Answerer::open(checkpoint, how)?;
     let comm = &*options.schedule.comm;
-    let mut own: Vec<(String, String)> = Vec::new();
+    let mut own: Vec<(String, String, Option<f64>)> = Vec::new();
     let mut questions = Questions::open(dev_file, None, options.on_bad_row)?;
     let mut share = Vec::new();
     let mut number = 0;
@@ -183,20 +199,35 @@ fn scores(
         let mut share = Questions::list(dev_file.to_path_buf(), share);
         answerer.run(&mut share, |question, _| -> Result<()> {
             options.schedule.stop.check(comm)?;
-            own.push((question.qas_id, question.prediction));
+            own.push((question.qas_id, question.prediction, question.null_odds));
             Ok(())
         })?;
     }
-    let predictions: HashMap<String, String> = gather(comm, own)?.into_iter().collect();
-    let (exact, f1) = match options.predict.version_2 {
+    let (mut predictions, mut odds) = (HashMap::new(), Vec::new());
+    for (id, prediction, null_odds) in gather(comm, own)? {
+        odds.extend(null_odds.map(|odds| (id.clone(), odds)));
+        predictions.insert(id, prediction);
+    }
+    let scores = match options.predict.version_2 {
         true => {
-            let score = reference.score_v2(&predictions, None, 1.0)?;
-            (score.all.exact, score.all.f1)
+            // Which answers there are is decided already: no odds take one away.
+            let odds = NullOdds::new(odds);
+            let score = reference.score_v2(&predictions, Some(&odds), f64::INFINITY)?;
+            let mut scores = vec![("exact_match", score.all.exact), ("f1", score.all.f1)];
+            let has = score.has_answer.map(|of| [("HasAns_exact", of.exact), ("HasAns_f1", of.f1)]);
+            let none = score.no_answer.map(|of| [("NoAns_exact", of.exact), ("NoAns_f1", of.f1)]);
+            let exact = score.best_exact;
+            let exact =
+                exact.map(|of| [("best_exact", of.score), ("best_exact_thresh", of.threshold)]);
+            let f1 = score.best_f1;
+            let f1 = f1.map(|of| [("best_f1", of.score), ("best_f1_thresh", of.threshold)]);
+            scores.extend([has, none, exact, f1].into_iter().flatten().flatten());
+            scores
         }
         false => {
             let score = reference.score(&predictions);
-            (score.exact_match, score.f1)
+            vec![("exact_match", score.exact_match), ("f1", score.f1)]
         }
     };
-    Ok(BTreeMap::from([("exact_match".to_owned(), exact), ("f1".to_owned(), f1)]))
+    Ok(scores.into_iter().map(|(name, score)| (name.to_owned(), score)).collect())
 }

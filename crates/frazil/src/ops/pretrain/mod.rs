@@ -76,6 +76,9 @@ pub struct Evaluated {
 /// What came out, for `--json`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
+    /// What the training itself came to.
+    #[serde(skip)]
+    pub trained: Trained,
     /// The last checkpoint.
     pub checkpoint: PathBuf,
     /// Steps altogether.
@@ -178,7 +181,7 @@ pub fn pretrain(
     let history = History::read(folder)?;
     let report = folder.join("report.html");
     if comm.is_first() {
-        train::page("Pre-training", &settings(options), &trained, &history).write(&report)?;
+        write_report(options, &trained)?;
     }
     let (reached, evaluations) = match judge {
         Some(judge) => (judge.of.target.map(|_| judge.reached), judge.all),
@@ -192,11 +195,20 @@ pub fn pretrain(
         tokens_per_second: per_second(&trained),
         loss: history.curve("loss").last().map(|(_, loss)| loss),
         reached,
-        checkpoint: trained.checkpoint,
+        checkpoint: trained.checkpoint.clone(),
+        trained,
         evaluations,
         report,
         seconds: start.elapsed().as_secs_f64(),
     })
+}
+
+/// Writes `report.html` with what the folder's events say, scores included.
+pub fn write_report(options: &Options, trained: &Trained) -> Result<PathBuf> {
+    let folder = &options.train.output_dir;
+    let (report, history) = (folder.join("report.html"), History::read(folder)?);
+    train::page("Pre-training", &settings(options), trained, &history).write(&report)?;
+    Ok(report)
 }
 
 fn per_second(trained: &Trained) -> f64 {

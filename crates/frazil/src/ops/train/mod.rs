@@ -19,7 +19,7 @@ use frazil_bert::build::{self, build};
 use frazil_bert::config::Formulas;
 use frazil_bert::names::variables::expected;
 use frazil_bert::packing::Depth;
-use frazil_bert::samples::{Kind, Reader, ReaderOptions};
+use frazil_bert::samples::{Kind, Limits, Reader, ReaderOptions};
 use frazil_bert::{BertConfig, Head};
 use frazil_convert::tf;
 use frazil_runtime::{EngineOptions, Parameters};
@@ -211,6 +211,7 @@ pub(crate) fn train_in(
         repeat: true,
         packs: options.reading.packs / comm.size(),
         part: (comm.rank(), comm.size()),
+        limits: limits(options),
         ..options.reading.clone()
     };
     let mut reader = Reader::open(&options.records, reading)?;
@@ -302,6 +303,12 @@ fn kind(head: Head) -> Kind {
         Head::Squad => Kind::Squad,
         Head::Pretraining | Head::Mlm | Head::Nsp | Head::Encoder => Kind::Pretraining,
     }
+}
+
+/// What samples may have. Where a form says how many pieces the model knows, others become one of them.
+fn limits(options: &Options) -> Limits {
+    let limits = Limits::of(&options.config, options.labels);
+    Limits { vocabulary: limits.vocabulary.filter(|_| options.form.vocabulary.is_none()), ..limits }
 }
 
 /// What can be told before anything is opened.

@@ -65,8 +65,11 @@ pub fn page(
             let point = |of: &super::Evaluation| Some((of.step as f64, *of.scores.get(*name)?));
             Line::new((*name).clone(), points.filter_map(point))
         };
-        let (losses, others): (Vec<Line>, Vec<Line>) =
-            names.iter().map(line).partition(|line| line.name.ends_with("loss"));
+        let (losses, others): (Vec<Line>, Vec<Line>) = names
+            .iter()
+            .filter(|n| !n.ends_with("_thresh"))
+            .map(line)
+            .partition(|line| line.name.ends_with("loss"));
         let about = "on data that is not trained on";
         for (title, axis, lines) in [
             ("Scores", score_axis(&others), others),

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use frazil_bert::BertConfig;
+use frazil_bert::metrics::squad::{Reference, Version};
 use frazil_bert::rows::OnBadRow;
 use frazil_bert::squad::{
     FeatureOptions, NotFound, PredictOptions, Predictions, ReadOptions, SquadFeatures,
@@ -20,6 +21,7 @@ use frazil_train::comm::{Comm, gather, part};
 
 use super::{Answerer, Options as AnswerOptions, Report, group};
 use crate::ops::finetune::check_length;
+use crate::ops::finetune::squad::without_answers;
 use crate::ops::text_model;
 use crate::source::GraphOptions;
 use crate::{Error, Result};
@@ -165,6 +167,11 @@ pub fn run_squad(options: &Options, on_event: &mut dyn FnMut(Event)) -> Result<R
     on_event(Event::Restoring(model));
     let mut report = answerer.report();
     report.notes.iter().for_each(|note| on_event(Event::Note(note.clone())));
+    let questions = &options.predict_file;
+    let is_v2 = |of: Reference| of.version() == Version::V2;
+    if !options.predict.version_2 && Reference::open(questions, OnBadRow::Skip).is_ok_and(is_v2) {
+        on_event(Event::Note(without_answers(questions)));
+    }
     let read = ReadOptions { on_bad_row: options.on_bad_row, ..ReadOptions::default() };
     let examples = read_examples(&options.predict_file, read)?;
     for row in &examples.skipped {
