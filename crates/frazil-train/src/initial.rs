@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use frazil_bert::python::random::{Random, mix};
 use frazil_runtime::Parameters;
-use frazil_tensor::TensorStore;
+use frazil_tensor::{TensorInfo, TensorStore};
 use rayon::prelude::*;
 
 use crate::{Error, Result};
@@ -72,8 +72,9 @@ pub fn load<'p>(
             || name == "global_step"
             || name.starts_with("frazil/")
     };
-    // A frozen graph has other constants, too: what a weight is, is no integer and no single number.
-    let weights = checkpoint.infos().iter().filter(|i| i.dtype.is_float() && !i.shape.is_empty());
+    // A frozen graph has other constants, too: what a weight is, is a vector or a matrix of real numbers.
+    let is_weight = |info: &&TensorInfo| info.dtype.is_float() && matches!(info.shape.len(), 1 | 2);
+    let weights = checkpoint.infos().iter().filter(is_weight);
     let names = weights.map(|info| &info.name);
     let unused = names.filter(|name| !loaded.contains(*name) && !is_slot(name));
     report.unused = unused.cloned().collect();
@@ -116,7 +117,7 @@ mod tests {
     use frazil_bert::build::{Options, build};
     use frazil_bert::{BertConfig, Head};
     use frazil_graph::Graph;
-    use frazil_tensor::{DType, StoreError, Tensor, TensorInfo};
+    use frazil_tensor::{DType, StoreError, Tensor};
 
     use super::*;
 
@@ -211,6 +212,7 @@ mod tests {
             info("bert/embeddings/ExpandDims/dim", DType::I32, &[]),
             info("bert/embeddings/Reshape/shape", DType::I32, &[1]),
             info("bert/encoder/layer_0/mul/y", DType::F32, &[]),
+            info("bert/encoder/ones", DType::F32, &[1, 8, 1]),
             info("bert/encoder/layer_9/output/dense/bias", DType::F32, &[16]),
         ]);
         infos.sort_by(|a, b| a.name.cmp(&b.name));

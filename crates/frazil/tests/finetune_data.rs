@@ -3,7 +3,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use frazil::bert::features::Target;
 use frazil::bert::samples::writer::Format;
@@ -138,6 +139,33 @@ fn a_place_that_cannot_be_exported_to_is_found_first() {
             assert!(!start.path("out").exists(), "{}", said(&output));
         }
     }
+}
+
+/// Where it becomes impossible on the way, what was trained is told all the same.
+#[test]
+fn a_training_is_told_before_its_export_fails() {
+    let Some(start) = Start::new() else { return };
+    let (mrpc, out) = (start.data.join("MRPC"), start.path("out"));
+    let child = Command::new(env!("CARGO_BIN_EXE_frazil"))
+        .args(["finetune", "classifier", text(&start.init), "--config", text(&start.config)])
+        .args(["--vocab", text(&start.vocab), "--task", "mrpc", "--data", text(&mrpc)])
+        .args(["-o", text(&out), "--epochs", "30", "--json", "--export-saved-model", "sm"])
+        .current_dir(start.folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    while !out.join("checkpoint").exists() && begun.elapsed().as_secs() < 60 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    fs::remove_dir(start.path("sm")).unwrap();
+    fs::write(start.path("sm"), "").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("`sm"), "{}", said(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["checkpoint"].is_string() && report.get("saved_model").is_none(), "{report}");
 }
 
 /// GLUE's own scores stand beside the original's, and the official one says what is best.

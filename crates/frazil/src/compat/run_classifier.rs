@@ -195,7 +195,7 @@ fn training(
         max_seq_length: options.max_seq_length,
         schedule: training_log::schedule(values, options.threads, comm)?,
         on_bad_row: options.on_bad_row,
-        evaluate: options.do_eval,
+        evaluate: false,
         early_stop: None,
     })
 }
