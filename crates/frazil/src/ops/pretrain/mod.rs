@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use frazil_train::checkpoint::newest;
 use frazil_train::comm::Comm;
 use frazil_train::run::Go;
 use frazil_train::schedule::Schedule;
@@ -109,6 +110,10 @@ pub fn pretrain(
 ) -> Result<Report> {
     let start = Instant::now();
     let comm = &options.train.comm;
+    // Said before an evaluation is planned.
+    if newest(&options.train.output_dir)?.is_none() {
+        train::initial_weights(&options.train)?;
+    }
     let judge = |of| Judge::new(of, Arc::clone(comm));
     let mut judge = options.evaluation.as_ref().map(judge).transpose()?;
     let folder = &options.train.output_dir;
@@ -286,6 +291,10 @@ fn settings(options: &Options) -> Vec<(&'static str, String)> {
                 "{} after {} steps of warm-up, 0 at step {}",
                 bert.rate, bert.warmup, bert.steps
             )
+        }
+        Schedule::Linear(linear) => {
+            let (rate, last) = (linear.rate, linear.warmup.saturating_add(linear.steps));
+            format!("{rate} after {} steps of warm-up, falling until step {last}", linear.warmup)
         }
         Schedule::Constant(rate) => rate.to_string(),
         other => format!("by a table, {} at most", other.largest()),

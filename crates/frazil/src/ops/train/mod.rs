@@ -34,7 +34,7 @@ use frazil_train::schedule::{Bert, LossScale, Schedule, Transition};
 use frazil_train::{StepGraph, Trainer, initial, loss, optim, trainer};
 
 use super::plan_cache::PlanCache;
-use crate::source::open_weights;
+use crate::source::{Weights, open_weights};
 use crate::{Error, Result};
 
 use lock::Lock;
@@ -179,27 +179,23 @@ pub struct Trained {
 /// Trains until all steps are taken, or `watch` has enough.
 pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Result<Trained> {
     check(options)?;
+    // What is missing is said before anything is planned or written.
+    let weights = match newest(&options.output_dir)? {
+        Some(_) => None,
+        None => initial_weights(options)?,
+    };
+    let mut reader = open_reader(options)?;
     let how = trainer_options(options);
     let mut trainer = Trainer::of(step_graph(options, &how, watch)?, how)?;
     let whole = graph(options, true)?;
     trainer.carry(whole.clone())?;
     let comm = &*options.comm;
     let _lock = comm.is_first().then(|| Lock::take(&options.output_dir)).transpose()?;
-    let reading = ReaderOptions {
-        repeat: true,
-        packs: options.reading.packs / comm.size(),
-        part: (comm.rank(), comm.size()),
-        ..options.reading.clone()
-    };
-    let mut reader = Reader::open(&options.records, reading)?;
-    reader.expect(kind(options.head))?;
     let before = newest(&options.output_dir)?;
     same_folder(comm, before.as_deref())?;
     if before.is_none() {
-        let weights = options.init_checkpoint.as_ref();
-        let weights = weights.map(|path| open_weights(path, &Default::default())).transpose()?;
-        let vocabulary = options.form.vocabulary;
-        let weights = weights.as_ref().map(|weights| start::Start::new(weights, vocabulary));
+        let sizes = sizes(options);
+        let weights = weights.as_ref().map(|weights| start::Start::new(weights, sizes));
         let weights = weights.as_ref().map(|weights| weights as &dyn TensorStore);
         let (deviation, seed) = (options.config.initializer_range, options.seed);
         let mut report = initial::load(trainer.parameters_mut(), weights, deviation, seed)?;
@@ -265,6 +261,36 @@ pub fn train(options: &Options, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) 
     let steps = trainer.steps();
     let (taken, stopped) = (steps - from, is_stopped(options)?);
     Ok(Trained { checkpoint, steps, taken, stopped, tokens, seconds })
+}
+
+/// The weights that a run begins with, if not with new ones.
+pub(crate) fn initial_weights(options: &Options) -> Result<Option<Weights>> {
+    let Some(path) = &options.init_checkpoint else { return Ok(None) };
+    let weights = open_weights(path, &Default::default())?;
+    if let Some(sizes) = sizes(options) {
+        start::check(&weights, path, sizes)?;
+    }
+    Ok(Some(weights))
+}
+
+/// Rows of tables, where a checkpoint may have others.
+fn sizes(options: &Options) -> Option<start::Sizes> {
+    let positions = options.config.max_position_embeddings;
+    options.form.vocabulary.map(|pieces| start::Sizes { pieces, positions })
+}
+
+/// Reads the part of the samples that is this rank's.
+fn open_reader(options: &Options) -> Result<Reader> {
+    let comm = &*options.comm;
+    let reading = ReaderOptions {
+        repeat: true,
+        packs: options.reading.packs / comm.size(),
+        part: (comm.rank(), comm.size()),
+        ..options.reading.clone()
+    };
+    let reader = Reader::open(&options.records, reading)?;
+    reader.expect(kind(options.head))?;
+    Ok(reader)
 }
 
 /// Whether the first rank was told to stop.
