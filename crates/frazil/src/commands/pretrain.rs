@@ -11,7 +11,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use clap::Arg;
 use frazil::Error;
-use frazil::ops::mlperf::{self, ALIASES, Event, KEYS, Kind, Meaning, Report, Settings, submission};
+use frazil::ops::mlperf::{
+    self, ALIASES, Event, KEYS, Kind, Meaning, Report, Settings, submission,
+};
 use frazil::ops::pretrain;
 use frazil::ops::train;
 use frazil::train::comm::Comm;
@@ -194,7 +196,8 @@ fn read(arguments: &[OsString], submission: bool) -> Result<(Own, Settings), Err
         return Ok((own, settings));
     }
     if submission {
-        for key in ["seed", "submission_run_index"].into_iter().filter(|key| settings.is_given(key)) {
+        for key in ["seed", "submission_run_index"].into_iter().filter(|key| settings.is_given(key))
+        {
             return Err(Error::Usage {
                 what: format!("`--{}`: each run has its own", key.replace('_', "-")),
                 hint: "`--start-index` and `--end-index` choose runs, and the seed of run N is 42 + N; \
@@ -369,7 +372,13 @@ pub fn submission(args: SubmissionArgs, out: &mut dyn Write) -> Result<Outcome> 
             };
             match run.status == submission::FAILED {
                 true => writeln!(out, "run {}: failed", run.index)?,
-                false => writeln!(out, "run {}: {}{took}: {}", run.index, run.status, run.result.display())?,
+                false => writeln!(
+                    out,
+                    "run {}: {}{took}: {}",
+                    run.index,
+                    run.status,
+                    run.result.display()
+                )?,
             }
         }
     }

@@ -235,7 +235,9 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
     let method = optimizer::read(settings, || {
         let reader = Reader::open(&records, reading.clone())?;
         let sequences = if reader.packs_on_the_way() { average } else { 1 };
-        Ok((reader.samples_in(0) / sequences / packs).max(1))
+        let factor = reading.duplication_factor as u64;
+        let samples: u64 = (0..factor).map(|pass| reader.samples_in(pass)).sum();
+        Ok((samples / factor / sequences / packs).max(1))
     })?;
     // A pack has one sequence at least; the number of sequences ends the run before that.
     let last = triggers.last().copied().filter(|_| evaluation.is_some()).unwrap_or(most);

@@ -1,20 +1,20 @@
 //! `create_submission`: the runs of a submission, one for each seed, and their logs.
 //!
-//! A file of results is complete or absent, so a run whose file is there is done, if the file is of that run: if
-//! all that it says before the training is what this run would say. A run that fails leaves the others alone. A run that did not end is begun anew, not gone on with: its time would not be
-//! that of a run.
+//! A file of results is complete or absent, so a run whose file is there is done, if the file says before the
+//! training what that run would say; else it is of another run. A run that did not end is begun anew, not gone
+//! on with: its time would not be that of a run. One that fails leaves the others alone.
 
 use std::path::{Path, PathBuf};
 
-use frazil_bert::samples::Reader;
 use frazil_train::checkpoint::newest;
 use frazil_train::mllog::parse;
 use frazil_train::run::Go;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{DIGEST, Event, Plan, Report, Settings, plan, run, wrong};
 use crate::Result;
-use crate::ops::train::{Stop, initial_weights, was_here};
+use crate::ops::train::{Stop, initial_weights, is_ready, was_here};
 
 /// The seed of the first run.
 const FIRST_SEED: u64 = 42;
@@ -66,7 +66,7 @@ fn there(plan: &Plan) -> There {
     let line = |key: &str| lines.iter().find(|line| line.key == key);
     for (key, expected) in plan.submission.iter().chain(&plan.logged) {
         match line(key).map(|line| &line.value) {
-            Some(found) if found == expected => {}
+            Some(found) if is_same(found, expected) => {}
             Some(found) => return There::Other(format!("`{key}` is {found} there")),
             None => return There::Other(format!("it has no `{key}`")),
         }
@@ -77,6 +77,14 @@ fn there(plan: &Plan) -> There {
             There::Done(status)
         }
         _ => There::Other("its settings or data are others".to_owned()),
+    }
+}
+
+/// Whether a value of a log is that of a setting. A number that was written and read again may be its neighbour.
+fn is_same(found: &Value, expected: &Value) -> bool {
+    match (found.as_f64(), expected.as_f64()) {
+        (Some(found), Some(expected)) => (found - expected).abs() <= 1e-12 * expected.abs(),
+        _ => found == expected,
     }
 }
 
@@ -115,7 +123,10 @@ pub fn create(
             }
             There::Other(why) => {
                 let path = plan.result.display();
-                Some(format!("`{path}` is of another run, and stays until this one is over: {why}"))
+                Some(format!(
+                    "`{path}` is of another run ({why}), and stays until this one is over; \
+                     `--results` is another place"
+                ))
             }
             There::Done(_) | There::Nothing => None,
         };
@@ -146,6 +157,11 @@ fn planned(options: &Options, index: u64) -> Result<Plan> {
     settings.set("seed", index + FIRST_SEED)?;
     settings.set("submission_run_index", index)?;
     let mut plan = plan(&settings)?;
+    for key in ["seed", "submission_run_index"] {
+        if options.settings.is_given(key) {
+            plan.notes.push(format!("`{key}` (no effect): each run has its own"));
+        }
+    }
     plan.options.train.stop = options.stop.clone();
     Ok(plan)
 }
@@ -164,7 +180,7 @@ fn take(
     if folder.is_dir() {
         begins_anew(folder)?;
         // What cannot be read is said before anything goes.
-        Reader::open(&train.records, train.reading.clone())?;
+        is_ready(train)?;
         let note =
             format!("`{}` is of an earlier run, and goes: the run begins anew", folder.display());
         watch(Event::Note(&note))?;

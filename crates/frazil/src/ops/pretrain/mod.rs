@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use frazil_train::checkpoint::newest;
 use frazil_train::comm::Comm;
 use frazil_train::run::Go;
 use frazil_train::schedule::Schedule;
@@ -110,9 +109,9 @@ pub fn pretrain(
 ) -> Result<Report> {
     let start = Instant::now();
     let comm = &options.train.comm;
-    // Said before an evaluation is planned.
-    if newest(&options.train.output_dir)?.is_none() {
-        train::initial_weights(&options.train)?;
+    // What stands in the way of training is said before an evaluation is planned.
+    if options.evaluation.is_some() {
+        train::is_ready(&options.train)?;
     }
     let judge = |of| Judge::new(of, Arc::clone(comm));
     let mut judge = options.evaluation.as_ref().map(judge).transpose()?;

@@ -279,7 +279,7 @@ fn sizes(options: &Options) -> Option<start::Sizes> {
     options.form.vocabulary.map(|pieces| start::Sizes { pieces, positions })
 }
 
-/// Reads the part of the samples that is this rank's.
+/// Opens the samples; a rank reads its part of them.
 fn open_reader(options: &Options) -> Result<Reader> {
     let comm = &*options.comm;
     let reading = ReaderOptions {
@@ -291,6 +291,15 @@ fn open_reader(options: &Options) -> Result<Reader> {
     let reader = Reader::open(&options.records, reading)?;
     reader.expect(kind(options.head))?;
     Ok(reader)
+}
+
+/// Whether there is all that a run needs; nothing is planned or written for that.
+pub(crate) fn is_ready(options: &Options) -> Result<()> {
+    check(options)?;
+    if newest(&options.output_dir)?.is_none() {
+        initial_weights(options)?;
+    }
+    open_reader(options).map(drop)
 }
 
 /// Whether the first rank was told to stop.
