@@ -202,6 +202,14 @@ pub enum Error {
         /// What should be in it.
         expected: &'static str,
     },
+    /// Fewer samples than copies of the same text.
+    #[error("{samples} samples cannot be the same ones {factor} times over")]
+    FewDuplicates {
+        /// Of all files.
+        samples: u64,
+        /// How often each file is said to hold the same text.
+        factor: usize,
+    },
     /// A data set whose rows are all bad, or that has none.
     #[error("no usable row is in the file ({skipped} bad rows were skipped)")]
     NoUsableRow {
@@ -572,6 +580,11 @@ impl Error {
                 )
             }
             Self::PackLength { .. } => "`--algorithm lpfhp` packs any length".into(),
+            Self::FewDuplicates { .. } => {
+                "`--duplication-factor` is how often each file holds the same text, masked anew; give 1 \
+                 if every sample is there once"
+                    .into()
+            }
             Self::DocumentTooLong => "an empty line ends a document".into(),
             Self::TooLong { positions, .. } => format!("give `--seq` at most {positions}"),
             Self::MissingKey("vocab_size") => {

@@ -52,6 +52,8 @@ pub struct Lamb {
 pub struct Sgd {
     /// How much of the way before is gone again; 0 for none.
     pub momentum: f64,
+    /// How much of the gradients is left out; 0 for nothing.
+    pub dampening: f64,
     /// Added to the gradients.
     pub weight_decay: f64,
 }
@@ -114,8 +116,9 @@ impl Options {
                     max_weight_norm.map(|most| ("norm of a weight", most, "above 0", most > 0.0));
                 adam(of).into_iter().chain(most).collect()
             }
-            Method::Sgd(Sgd { momentum, weight_decay }) => vec![
+            Method::Sgd(Sgd { momentum, dampening, weight_decay }) => vec![
                 ("momentum", *momentum, "from 0 to less than 1", (0.0..1.0).contains(momentum)),
+                ("dampening", *dampening, "from 0 to less than 1", (0.0..1.0).contains(dampening)),
                 ("weight_decay", *weight_decay, "0 or more", *weight_decay >= 0.0),
             ],
         };
@@ -333,11 +336,12 @@ impl Optimizer {
                 lamb_f32(pool, isa, &adam(&method.adam), p, g, moments, &mut self.pairs, trust);
             }
             (Method::Sgd(method), [v]) => {
+                let rest = 1.0 - method.dampening;
                 let momentum = Momentum {
                     rate: step.rate,
                     momentum: method.momentum as f32,
-                    decay: decay(method.weight_decay),
-                    factor,
+                    decay: decay(rest * method.weight_decay),
+                    factor: rest as f32 * factor,
                 };
                 momentum_f32(pool, isa, &momentum, p, g, v);
             }

@@ -9,6 +9,8 @@ pub enum Schedule {
     Constant(f64),
     /// google-research/bert's `create_optimizer`, rounding for rounding.
     Bert(Bert),
+    /// As Graphcore's submissions to MLPerf have it.
+    Linear(Linear),
     /// The rate from each of these steps on, in ascending order; before the first, that of the first.
     Steps(Vec<(u64, f64)>),
     /// The same by epochs of so many steps.
@@ -32,12 +34,25 @@ pub struct Bert {
     pub warmup: u64,
 }
 
+/// Linear from 0 to the full rate, then linear towards 0, from where the first line ends. What is left before
+/// the last of all steps stays.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Linear {
+    /// The full rate.
+    pub rate: f64,
+    /// Steps of the second line.
+    pub steps: u64,
+    /// Steps of the first line, before these; 0 for none.
+    pub warmup: u64,
+}
+
 impl Schedule {
     /// The rate of a step.
     pub fn rate(&self, step: u64) -> f32 {
         match self {
             Schedule::Constant(rate) => *rate as f32,
             Schedule::Bert(bert) => bert.rate(step),
+            Schedule::Linear(linear) => linear.rate(step),
             Schedule::Steps(rates) => latest(rates, step),
             Schedule::Epochs { steps, rates } => latest(rates, step / (*steps).max(1)),
         }
@@ -49,6 +64,7 @@ impl Schedule {
         let rates = match self {
             Schedule::Constant(rate) => vec![*rate],
             Schedule::Bert(bert) => vec![bert.rate],
+            Schedule::Linear(linear) => vec![linear.rate],
             Schedule::Steps(rates) | Schedule::Epochs { rates, .. } => {
                 rates.iter().map(|(_, rate)| *rate).collect()
             }
@@ -78,6 +94,22 @@ impl Bert {
         let rising = now * (rate * (1.0 / self.warmup as f32));
         let is_warmup = if step < self.warmup { 1.0 } else { 0.0 };
         (1.0 - is_warmup) * decayed + is_warmup * rising
+    }
+}
+
+impl Linear {
+    /// No rate is below this.
+    const LEAST: f64 = 1e-7;
+
+    fn rate(&self, step: u64) -> f32 {
+        let part = match step.checked_sub(self.warmup) {
+            None => step as f64 / self.warmup as f64,
+            Some(step) => {
+                let steps = self.steps.max(1);
+                (steps - step.min(steps - 1)) as f64 / steps as f64
+            }
+        };
+        (self.rate * part).max(Self::LEAST) as f32
     }
 }
 
@@ -161,6 +193,21 @@ mod tests {
         assert_eq!(rate(&by_epoch, [69, 70, 139, 140]), [1e-3, 5e-4, 5e-4, 1e-4]);
         assert_eq!(Schedule::Steps(vec![(5, 2.0)]).rate(0), 2.0);
         assert_eq!(Schedule::Constant(0.5).rate(7), 0.5);
+    }
+
+    #[test]
+    fn a_line_begins_where_warm_up_ends() {
+        let linear = Schedule::Linear(Linear { rate: 0.02, steps: 400, warmup: 2 });
+        let rate = |steps: [u64; 7]| steps.map(|step| linear.rate(step));
+        let expected = [1e-7, 0.01, 0.02, 0.02 * 399.0 / 400.0, 0.01, 5e-5, 5e-5];
+        let found = rate([0, 1, 2, 3, 202, 401, 9999]);
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found - expected).abs() <= 1e-6 * expected, "{found} {expected}");
+        }
+        // Without warm-up it begins with the full rate; no rate is below the least.
+        let short = Schedule::Linear(Linear { rate: 2e-7, steps: 4, warmup: 0 });
+        assert_eq!([0, 1, 2, 3, 4].map(|step| short.rate(step)), [2e-7, 1.5e-7, 1e-7, 1e-7, 1e-7]);
+        assert_eq!(short.largest(), 2e-7);
     }
 
     #[test]

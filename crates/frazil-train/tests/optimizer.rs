@@ -160,7 +160,7 @@ fn formula(method: &Method, plain: bool, rate: f64, grads: &[Vec<f64>], p: &mut 
             Method::Sgd(sgd) => {
                 for i in 0..n {
                     let decay = if plain { sgd.weight_decay * p[i] } else { 0.0 };
-                    v[i] = sgd.momentum * v[i] + g[i] + decay;
+                    v[i] = sgd.momentum * v[i] + (1.0 - sgd.dampening) * (g[i] + decay);
                     p[i] -= rate * v[i];
                 }
                 continue;
@@ -195,7 +195,7 @@ fn formula(method: &Method, plain: bool, rate: f64, grads: &[Vec<f64>], p: &mut 
 
 #[test]
 fn every_method_by_its_formula() {
-    let sgd = Method::Sgd(Sgd { momentum: 0.9, weight_decay: 0.01 });
+    let sgd = Sgd { momentum: 0.9, dampening: 0.0, weight_decay: 0.01 };
     let capped = Lamb { max_weight_norm: Some(0.5), ..Lamb::MLPERF };
     let methods = [
         Method::Adam(Adam::BERT),
@@ -204,7 +204,8 @@ fn every_method_by_its_formula() {
         Method::Lamb(Lamb::PLAIN),
         Method::Lamb(Lamb::MLPERF),
         Method::Lamb(capped),
-        sgd,
+        Method::Sgd(sgd),
+        Method::Sgd(Sgd { dampening: 0.9, ..sgd }),
     ];
     // Odd lengths, and more than a piece of the sums.
     let sizes = [("dense/kernel", 40_001), ("dense/bias", 37), ("w", 1)];
@@ -284,7 +285,7 @@ fn numbers_that_no_weight_survives_are_refused() {
         assert!(with(adam, 1.0).is_err(), "{adam:?}");
         assert!(Options::new(Method::Lamb(Lamb { adam, ..Lamb::PLAIN }), None).check().is_err());
     }
-    let sgd = Sgd { momentum: 1.0, weight_decay: 0.0 };
+    let sgd = Sgd { momentum: 1.0, dampening: 0.0, weight_decay: 0.0 };
     assert!(Options::new(Method::Sgd(sgd), None).check().is_err());
 }
 

@@ -18,7 +18,7 @@ struct Setting {
     without: Option<&'static str>,
 }
 
-const SETTINGS: [Setting; 7] = [
+const SETTINGS: [Setting; 8] = [
     Setting {
         flag: "skip-bad-rows",
         also: &["skip_bad_rows"],
@@ -37,6 +37,7 @@ const SETTINGS: [Setting; 7] = [
         without: None,
     },
     Setting { flag: "depth", also: &["max-sequences-per-pack"], without: None },
+    Setting { flag: "duplication-factor", also: &[], without: None },
     Setting { flag: "algorithm", also: &[], without: None },
 ];
 

@@ -132,7 +132,10 @@ impl Reader {
         let mut epochs = 0..reader.options.duplication_factor as u64;
         match epochs.all(|epoch| reader.samples_in(epoch) > 0) {
             true => Ok(reader),
-            false => Err(Error::EmptyFile { expected: "a sample for each duplicate" }),
+            false => {
+                let samples = reader.files.iter().map(|file| file.len() as u64).sum();
+                Err(Error::FewDuplicates { samples, factor: reader.options.duplication_factor })
+            }
         }
     }
 
@@ -303,7 +306,8 @@ impl Reader {
         Ok(samples)
     }
 
-    fn packs_on_the_way(&self) -> bool {
+    /// Whether sequences are packed when they are read: how many packs that gives is not known before.
+    pub fn packs_on_the_way(&self) -> bool {
         !self.is_packed() && self.options.depth != Depth::AtMost(1)
     }
 

@@ -1,6 +1,7 @@
 //! `frazil pretrain`, `frazil bert` and `frazil create_submission`: pre-training by the keys of
 //! MLPerf's configurations.
 
+use std::error::Error as _;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{LineWriter, Write};
@@ -10,7 +11,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use clap::Arg;
 use frazil::Error;
-use frazil::ops::mlperf::{self, Event, KEYS, Kind, Meaning, Report, Settings, submission};
+use frazil::ops::mlperf::{
+    self, ALIASES, Event, KEYS, Kind, Meaning, Report, Settings, submission,
+};
 use frazil::ops::pretrain;
 use frazil::ops::train;
 use frazil::train::comm::Comm;
@@ -128,7 +131,8 @@ pub fn flags(submission: bool) -> Vec<Arg> {
             Kind::Truth => tools::truth(key.name, help).require_equals(false),
             kind => tools::flag(key.name, help).value_name(kind.placeholder()),
         };
-        arg.long(key.name.replace('_', "-"))
+        let aliases = ALIASES.iter().filter(|(_, name)| *name == key.name);
+        arg.long(key.name.replace('_', "-")).visible_aliases(aliases.map(|(alias, _)| *alias))
     });
     own.chain(keys.map(|key| key.help_heading("Keys of a configuration, which are flags, too")))
         .collect()
@@ -192,6 +196,15 @@ fn read(arguments: &[OsString], submission: bool) -> Result<(Own, Settings), Err
         return Ok((own, settings));
     }
     if submission {
+        for key in ["seed", "submission_run_index"].into_iter().filter(|key| settings.is_given(key))
+        {
+            return Err(Error::Usage {
+                what: format!("`--{}`: each run has its own", key.replace('_', "-")),
+                hint: "`--start-index` and `--end-index` choose runs, and the seed of run N is 42 + N; \
+                       `frazil bert` is one run with any seed"
+                    .into(),
+            });
+        }
         let division = settings.text("submission_division").unwrap_or_default();
         own.config = Some(own.configs.join(format!("pod{}-{division}.json", own.pod)));
     }
@@ -279,10 +292,24 @@ fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
 fn show(live: &mut Live, event: &Event<'_>) {
     match event {
         Event::Note(note) => live.say(&format!("note: {note}")),
+        Event::Failed(error) => live.say(&failed(error)),
         Event::Pretrain(pretrain::Event::Train(event)) => live.train(event),
         Event::Pretrain(pretrain::Event::Evaluated(found)) => live.say(&evaluated(found)),
         Event::Pretrain(_) => {}
     }
+}
+
+/// Why a run cannot go on, with all causes and what to do.
+fn failed(error: &Error) -> String {
+    let mut lines = vec![format!("error: {error}")];
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        lines.push(format!("caused by: {error}"));
+        cause = error.source();
+    }
+    let hint = error.hint().and_then(|hint| hints::spoken(&hint));
+    lines.extend(hint.map(|hint| format!("hint: {hint}")));
+    lines.join("\n")
 }
 
 fn evaluated(found: &pretrain::Evaluated) -> String {
@@ -333,16 +360,7 @@ pub fn submission(args: SubmissionArgs, out: &mut dyn Write) -> Result<Outcome> 
             writeln!(file, "{line}").map_err(failed)?;
         }
         Ok(Go::On)
-    });
-    let runs = match (runs, log) {
-        (Err(error), Some((index, mut file))) => {
-            // The log of the run that failed says why, as far as it can be written.
-            let error = anyhow::Error::new(error).context(format!("run {index} failed"));
-            let _ = writeln!(file, "error: {error:#}");
-            return Err(error);
-        }
-        (runs, _) => runs?,
-    };
+    })?;
     if own.json {
         serde_json::to_writer_pretty(&mut *out, &runs)?;
         writeln!(out)?;
@@ -352,8 +370,26 @@ pub fn submission(args: SubmissionArgs, out: &mut dyn Write) -> Result<Outcome> 
                 Some(report) => format!(" in {:.1} s", report.time_to_train),
                 None => ", was there".to_owned(),
             };
-            writeln!(out, "run {}: {}{took}: {}", run.index, run.status, run.result.display())?;
+            match run.status == submission::FAILED {
+                true => writeln!(out, "run {}: failed", run.index)?,
+                false => writeln!(
+                    out,
+                    "run {}: {}{took}: {}",
+                    run.index,
+                    run.status,
+                    run.result.display()
+                )?,
+            }
         }
+    }
+    let failed: Vec<_> = runs.iter().filter(|run| run.status == submission::FAILED).collect();
+    if let Some(first) = failed.first() {
+        let log = own.logs.join(format!("internal_log_{}", first.index));
+        return Err(Error::Usage {
+            what: format!("{} of {} runs failed", failed.len(), runs.len()),
+            hint: format!("`{}` says why; the same line does what is left", log.display()),
+        }
+        .into());
     }
     Ok(if runs.iter().any(|run| run.status != mlperf::SUCCESS) {
         Outcome::CheckFailed
@@ -366,6 +402,7 @@ pub fn submission(args: SubmissionArgs, out: &mut dyn Write) -> Result<Outcome> 
 fn line(event: &Event<'_>, every: u64) -> Option<String> {
     match event {
         Event::Note(note) => Some(format!("note: {note}")),
+        Event::Failed(error) => Some(failed(error)),
         Event::Pretrain(pretrain::Event::Evaluated(found)) => Some(evaluated(found)),
         Event::Pretrain(pretrain::Event::Train(train::Event::Step(step, _, _))) => {
             let (taken, report) = (step.report.step + 1, &step.report);

@@ -146,6 +146,15 @@ pub struct PackArgs {
 
 /// Runs `pack_pretraining_data`.
 pub fn pack(args: PackArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    for (flag, given) in [
+        ("max-sequences-per-pack", args.max_sequences_per_pack),
+        ("duplication-factor", args.duplication_factor),
+    ] {
+        if given == 0 {
+            let (what, hint) = (format!("`--{flag}` is 0"), "give 1 or more".into());
+            return Err(Error::Usage { what, hint }.into());
+        }
+    }
     let mut inputs = files(&[args.input_glob])?;
     if inputs.len() > args.max_files {
         let (all, some) = (inputs.len(), args.max_files);
@@ -158,7 +167,7 @@ pub fn pack(args: PackArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         source: Source::Files(inputs),
         way: Way {
             algorithm: Algorithm::Nnlshp,
-            depth: Depth::AtMost(args.max_sequences_per_pack.max(1)),
+            depth: Depth::AtMost(args.max_sequences_per_pack),
             rounding: Rounding::Mlperf,
         },
         max_length: Some(args.max_sequence_length),
@@ -171,7 +180,7 @@ pub fn pack(args: PackArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         output: Some(args.output_dir),
         format: Format::Mlperf,
         seed: args.random_seed,
-        duplication_factor: args.duplication_factor.max(1),
+        duplication_factor: args.duplication_factor,
         check: args.check,
     };
     let progress = [("reading", "samples"), ("writing", "packs"), ("checking", "packs")]

@@ -2,6 +2,7 @@
 //! was not.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
+mod data;
 mod going_on;
 
 use std::collections::BTreeMap;

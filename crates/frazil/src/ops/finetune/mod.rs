@@ -27,6 +27,7 @@ use serde::Serialize;
 use super::make_folder;
 use super::predict::rows::Skipped;
 use super::train::{self, Evaluation, History, Lock, Stop, Trained};
+use crate::source::open_weights;
 use crate::{Error, Result};
 
 pub use export::{Export, check_place, export_saved_model};
@@ -62,9 +63,6 @@ impl Model {
 
     /// Refuses to go on in the folder of a model with another configuration or vocabulary.
     fn check_folder(&self, config: &BertConfig) -> Result<()> {
-        if newest(&self.output_dir)?.is_none() {
-            return Ok(());
-        }
         let refused = |there: &Path, given: &Path| {
             let (there, given) = (there.display(), given.display());
             Err(Error::Usage {
@@ -318,9 +316,11 @@ fn check_begin(
     config: &BertConfig,
     what: (Head, usize),
 ) -> Result<()> {
-    let init_checkpoint = model.init_checkpoint.as_deref();
-    train::may_begin(&model.output_dir, config, what, schedule.seed, init_checkpoint)?;
-    model.check_folder(config)
+    if train::is_of_run(&model.output_dir, config, what, schedule.seed)? {
+        return model.check_folder(config);
+    }
+    let begin = model.init_checkpoint.as_ref();
+    begin.map_or(Ok(()), |path| open_weights(path, &Default::default()).map(drop))
 }
 
 /// Counts records that are there already: sequences, or packs of them. They must hold what is learnt.

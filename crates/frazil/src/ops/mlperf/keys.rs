@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use Kind::{Any, Count, Counts, Integer, Number, Table, Text, Texts, Truth};
+use Kind::{Any, Count, Counts, Integer, Number, Numbers, Table, Text, Texts, Truth};
 
 /// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub enum Kind {
     Texts,
     /// Whole numbers.
     Counts,
+    /// Numbers.
+    Numbers,
     /// A table of numbers by name.
     Table,
     /// Whatever it is.
@@ -41,6 +43,7 @@ impl Kind {
             Truth => "true or false",
             Texts => "a list of texts",
             Counts => "a list of whole numbers",
+            Numbers => "a list of numbers",
             Table => "a table of numbers by name",
             Any => "a value",
         }
@@ -55,7 +58,8 @@ impl Kind {
             Truth => "true|false",
             Texts => "FILE…",
             Counts => "N…",
-            Table => "JSON",
+            Numbers => "X…",
+            Table => "JSON|K:X…",
         }
     }
 
@@ -70,6 +74,7 @@ impl Kind {
             Truth => value.is_boolean(),
             Texts => all(&Value::is_string),
             Counts => all(&Value::is_u64),
+            Numbers => all(&Value::is_number),
             Table => value.as_object().is_some_and(|v| v.values().all(Value::is_number)),
             Any => true,
         }
@@ -77,6 +82,11 @@ impl Kind {
 
     /// Whether a flag takes all words up to the next flag.
     pub fn is_list(self) -> bool {
+        matches!(self, Texts | Counts | Numbers | Table)
+    }
+
+    /// Whether a flag without any word is an empty list.
+    pub fn may_be_empty(self) -> bool {
         matches!(self, Texts | Counts)
     }
 }
@@ -120,7 +130,9 @@ const fn declined(name: &'static str, kind: Kind, why: &'static str) -> Key {
 }
 
 const IPU: &str = "there are no IPUs to place layers on";
+const STAGES: &str = "there is no pipeline whose stages would see gradients late";
 const MEMORY: &str = "memory is planned by frazil, for the CPU";
+const SCALE: &str = "in float32 a factor makes no difference";
 const F32: &str = "everything is computed and stored in float32";
 const STDERR: &str = "curves are in report.html and in TensorBoard's events, always";
 
@@ -151,19 +163,20 @@ pub const KEYS: &[Key] = &[
     same("global_batch_size", Count, "", "sequences of a step, instead of the two above"),
     same("avg_seq_per_pack", Count, "1", "sequences of a pack, on average: for the count above"),
     same("max_sequences_per_pack", Count, "1", "sequences of a pack at most"),
-    same("gradient_reduction_type", Text, "\"Mean\"", "only Mean"),
+    same("gradient_reduction_type", Text, "\"Mean\"", "only Mean; bert.py's own default is Sum"),
     // The optimizer.
     same("optimizer", Text, "\"SGD\"", "SGD, ADAM, ADAM_NO_BIAS, LAMB or LAMB_NO_BIAS"),
     same("learning_rate", Number, "8e-4", "the rate, if there is no schedule"),
-    same("lr_bert_schedule", Table, "", "init_lr, num_training_steps, num_warmup_steps"),
-    same("lr_schedule_by_step", Table, "", "the rate from each step on"),
-    same("lr_schedule_by_epoch", Table, "", "the rate from each epoch on"),
+    same("lr_bert_schedule", Table, "", "by lines: init_lr, num_training_steps, num_warmup_steps"),
+    same("lr_schedule_by_step", Table, "", "the rate from each step on, such as 0:1e-3 500:1e-4"),
+    same("lr_schedule_by_epoch", Table, "", "the rate from each pass over the data on"),
     same("loss_scaling", Number, "4", "the factor on the loss"),
     same("weight_decay", Number, "0", "weight decay"),
     same("beta1", Number, "0.9", "how much of the mean gradient stays"),
-    same("beta1_schedule", Table, "", "init, final, num_transition_steps, instead"),
+    same("beta1_schedule", Table, "", "instead: init, final, num_transition_steps"),
     same("beta2", Number, "0.999", "how much of the mean square stays"),
-    same("momentum", Number, "0", "of SGD"),
+    same("momentum", Number, "0.984375", "of SGD: how much of the way before is gone again"),
+    same("dampening", Number, "", "of SGD: how much of a gradient is left out; the momentum"),
     same("max_weight_norm", Number, "", "the most that a weight's norm counts for in LAMB"),
     same("gradient_clipping_norm", Number, "", "gradients are scaled down to this norm"),
     same("loss_averaging_basis", Text, "\"persequence\"", "persequence or pertoken"),
@@ -171,8 +184,18 @@ pub const KEYS: &[Key] = &[
     // Data.
     same("input_files", Texts, "", "files to train on; patterns are known"),
     same("on_the_spot_validation_files", Texts, "", "files to evaluate on"),
-    same("on_the_spot_validation_triggers", Counts, "", "evaluate after so many sequences each"),
-    same("max_training_sequences", Count, "6000000", "sequences to train on at most"),
+    same(
+        "on_the_spot_validation_triggers",
+        Counts,
+        "[]",
+        "evaluate after so many sequences each, the last of which ends the run; []: by MLPerf's rules",
+    ),
+    same(
+        "max_training_sequences",
+        Count,
+        "6000000",
+        "sequences to train on at most; without triggers, up to the first evaluation from there on",
+    ),
     same("shuffle", Truth, "false", "in an order by chance"),
     same("duplication_factor", Count, "1", "how often each file has the same text, masked anew"),
     same("tf_checkpoint", Text, "", "the weights to begin with, and what its optimizer remembers"),
@@ -210,14 +233,16 @@ pub const KEYS: &[Key] = &[
     mapped("enable_tensorboard", Truth, STDERR),
     mapped("aggregate_metrics_over_steps", Count, STDERR),
     mapped("epochs_per_save", Integer, "checkpoints come with evaluations and by `save_every`"),
-    mapped("epochs", Count, "`max_training_sequences` says how long"),
+    mapped("steps_per_save", Integer, "from 1 on it is `save_every`, if that is not given"),
+    mapped("epochs", Count, "`max_training_sequences` and the last evaluation say how long"),
+    mapped("floating_point_exceptions", Truth, "no run goes on with a loss that is no number"),
     mapped("use_prepacked_pretraining_dataset", Truth, "the files tell whether they hold packs"),
     mapped("no_validation", Truth, "files to evaluate on are used, and without them none are"),
     mapped("split_qkv", Truth, "query, key and value are one product, and stored apart"),
     // What has no meaning here.
     declined("encoder_start_ipu", Count, IPU),
     declined("encoder_start_pipeline_stage", Count, IPU),
-    declined("layers_per_ipu", Any, IPU),
+    declined("layers_per_ipu", Counts, IPU),
     declined("att_ffn_placement", Any, IPU),
     declined("execution_mode", Text, IPU),
     declined("pipeline", Truth, IPU),
@@ -230,18 +255,35 @@ pub const KEYS: &[Key] = &[
     declined("optimizer_state_offchip", Truth, MEMORY),
     declined("replicated_tensor_sharding", Truth, MEMORY),
     declined("embedding_serialization_vocab_steps", Count, MEMORY),
-    declined("available_memory_proportion", Any, MEMORY),
+    declined("available_memory_proportion", Numbers, MEMORY),
+    declined("use_default_available_memory_proportion", Truth, MEMORY),
+    declined("disable_fully_connected_pass", Truth, MEMORY),
+    declined("split_linear_layers", Truth, MEMORY),
+    declined("no_outlining", Truth, MEMORY),
     declined("epochs_to_cache", Count, "files are mapped, and the system keeps what is used"),
-    declined("loss_scaling_schedule_by_step", Table, "in float32 a factor makes no difference"),
-    declined("loss_scaling_schedule_by_epoch", Table, "in float32 a factor makes no difference"),
+    declined("ls_schedule_by_step", Table, SCALE),
+    declined("ls_schedule_by_epoch", Table, SCALE),
+    declined("velocity_scaling", Number, SCALE),
+    declined("pipeline_lr_scaling", Truth, STAGES),
+    declined("pipeline_momentum_scaling", Truth, STAGES),
+    declined(
+        "no_cls_layer",
+        Truth,
+        "BERT's layer before the scores of masked pieces is always there",
+    ),
     declined("wandb", Truth, "frazil sends nothing anywhere"),
     declined("generated_data", Truth, "only data can be learnt"),
     declined("synthetic_data", Truth, "only data can be learnt"),
     declined("onnx_checkpoint", Text, "weights come from `tf_checkpoint`"),
 ];
 
+/// Flags of bert.py that are not called as their keys: flag and key.
+pub const ALIASES: [(&str, &str); 1] = [("dtype", "popart_dtype")];
+
 /// The key of that name.
 pub fn find(name: &str) -> Option<&'static Key> {
+    let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
+    let name = alias.map_or(name, |(_, name)| name);
     KEYS.iter().find(|key| key.name == name)
 }
 

@@ -15,7 +15,8 @@ use std::time::Instant;
 use frazil_bert::config::{Activation, Formulas};
 use frazil_bert::names::variables::expected;
 use frazil_bert::packing::Depth;
-use frazil_bert::samples::{ReaderOptions, Shape};
+use frazil_bert::python::random::mix;
+use frazil_bert::samples::{Reader, ReaderOptions, Shape};
 use frazil_bert::{BertConfig, Head};
 use frazil_train::batch::{Basis, Form, Padding};
 use frazil_train::mllog::{Kind as LineKind, Log};
@@ -28,7 +29,7 @@ use super::{make_folder, train};
 use crate::source::files;
 use crate::{Error, Result};
 
-pub use keys::{KEYS, Key, Kind, Meaning, find};
+pub use keys::{ALIASES, KEYS, Key, Kind, Meaning, find};
 pub use settings::Settings;
 
 /// What a configuration comes to.
@@ -47,6 +48,8 @@ pub struct Plan {
     /// What it says before anything happens.
     logged: Vec<(&'static str, Value)>,
     submission: Vec<(&'static str, Value)>,
+    /// Tells settings that the log does not have from others.
+    digest: String,
     /// The names of all weights.
     weights: Vec<String>,
     /// Version 1.1 logs a little more, and triggers instead of sequences.
@@ -58,9 +61,35 @@ pub struct Plan {
 pub enum Event<'a> {
     /// A choice, in words.
     Note(&'a str),
+    /// The run cannot go on, but others can.
+    Failed(&'a Error),
     /// Something of the training; steps are counted against [`Plan::about_steps`].
     Pretrain(pretrain::Event<'a>),
 }
+
+/// Where [`Plan::digest`] stands in `run_start`.
+const DIGEST: &str = "settings";
+
+/// Keys that bert.py has since version 1.1. Published files of 1.1 have some of them, those of 1.0 none.
+const ONLY_V1_1: [&str; 5] = [
+    "loss_averaging_basis",
+    "accuracy_averaging_basis",
+    "encoder_start_pipeline_stage",
+    "att_ffn_placement",
+    "gradient_clipping_norm",
+];
+
+/// Settings that make no other run of a run, and those that a run of a submission has of its own.
+const BESIDES: [&str; 8] = [
+    "seed",
+    "submission_run_index",
+    "results",
+    "checkpoint_dir",
+    "engine_cache",
+    "steps_per_log",
+    "save_every",
+    "keep",
+];
 
 /// What became of a run that reached its target.
 pub const SUCCESS: &str = "success";
@@ -90,10 +119,37 @@ pub fn interval(global_batch: u64) -> u64 {
     (every / 25_000.0).floor() as u64 * 25_000
 }
 
-/// After how many sequences a run of that length is evaluated.
+/// After how many sequences a run of that length is evaluated: the last evaluation is the first that is not
+/// before its end.
 pub fn triggers(global_batch: u64, max_sequences: u64) -> Vec<u64> {
     let every = interval(global_batch);
-    (1..).map(|times| times * every).take_while(|at| *at <= max_sequences + every).collect()
+    let end = max_sequences.saturating_add(every);
+    (1..).map(|times| times * every).take_while(|at| *at < end).collect()
+}
+
+/// After how many sequences this run is evaluated, and what is to be said about that.
+fn triggers_of(settings: &Settings, global_batch: u64) -> (Vec<u64>, Option<String>) {
+    let most = settings.count("max_training_sequences").unwrap_or(0);
+    let given = settings.get("on_the_spot_validation_triggers");
+    let given = given.as_ref().and_then(Value::as_array).into_iter().flatten();
+    let mut all: Vec<u64> = given.filter_map(Value::as_u64).collect();
+    all.sort_unstable();
+    all.dedup();
+    let last = all.last().copied();
+    if all.is_empty() {
+        all = triggers(global_batch, most);
+    }
+    // By the rules the last evaluation may be beyond the end, if it is not the only one.
+    let is_beyond = last.or(all.first().copied()).is_none_or(|at| at > most);
+    if !is_beyond {
+        return (all, None);
+    }
+    all.retain(|at| *at < most);
+    all.push(most);
+    let note = format!(
+        "evaluations beyond `max_training_sequences` are left out: the last one comes after {most}"
+    );
+    (all, Some(note))
 }
 
 /// Makes options of settings. Files are looked for, but not opened.
@@ -112,7 +168,7 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
     let shape = Shape {
         max_length: settings.size("sequence_length"),
         max_predictions: settings.size("mask_tokens"),
-        sequences: settings.size("max_sequences_per_pack").max(1),
+        sequences: settings.size("max_sequences_per_pack"),
     };
     let seed = settings.get("seed").and_then(|seed| seed.as_i64()).unwrap_or(0) as u64;
     let reading = ReaderOptions {
@@ -120,7 +176,7 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
         packs: batch,
         shuffle: settings.truth("shuffle").then_some(seed),
         depth: Depth::AtMost(shape.sequences),
-        duplication_factor: settings.size("duplication_factor").max(1),
+        duplication_factor: settings.size("duplication_factor"),
         repeat: true,
         ..ReaderOptions::default()
     };
@@ -145,13 +201,10 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
     }
     let records = files(&inputs)?;
     let threads = settings.count("threads").map(|threads| threads as usize);
-    let plans = settings.text("engine_cache").map(PathBuf::from);
+    let plans = settings.text("engine_cache").filter(|path| !path.is_empty()).map(PathBuf::from);
     let most = settings.count("max_training_sequences").unwrap_or(0);
-    let triggers = match settings.get("on_the_spot_validation_triggers") {
-        Some(given) => given.as_array().into_iter().flatten().filter_map(Value::as_u64).collect(),
-        None => triggers(global_batch, most),
-    };
-    let validation = settings.texts("on_the_spot_validation_files");
+    let (triggers, cut) = triggers_of(settings, global_batch);
+    let validation = files(&settings.texts("on_the_spot_validation_files"))?;
     let target = settings.number("target_accuracy");
     let evaluation = match validation.is_empty() {
         true => None,
@@ -160,7 +213,7 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
                 config: config.clone(),
                 formulas,
                 head,
-                records: files(&validation)?,
+                records: validation.clone(),
                 reading: ReaderOptions {
                     packs: batch.max(8),
                     shuffle: None,
@@ -178,8 +231,14 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
         }),
     };
     let weights = expected(&config, head, 0).into_iter().map(|weight| weight.name).collect();
-    let method = optimizer::read(settings, global_batch)?;
     let packs = batch as u64 * replicas * accumulation;
+    let method = optimizer::read(settings, || {
+        let reader = Reader::open(&records, reading.clone())?;
+        let sequences = if reader.packs_on_the_way() { average } else { 1 };
+        let factor = reading.duplication_factor as u64;
+        let samples: u64 = (0..factor).map(|pass| reader.samples_in(pass)).sum();
+        Ok((samples / factor / sequences / packs).max(1))
+    })?;
     // A pack has one sequence at least; the number of sequences ends the run before that.
     let last = triggers.last().copied().filter(|_| evaluation.is_some()).unwrap_or(most);
     let most_sequences = evaluation.is_none().then_some(most);
@@ -187,6 +246,9 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
     let logged = method.logged(settings, global_batch, accumulation, seed, shape.max_length);
     let padding = Padding { pieces: shape.max_length, predictions: shape.max_predictions };
     let padding = (!settings.truth("packed")).then_some(padding);
+    let digest = digest(settings, records.iter().chain(&validation));
+    let mut notes = notes(settings);
+    notes.extend(cut.filter(|_| evaluation.is_some()));
     let train = train::Options {
         formulas,
         init_checkpoint: settings.text("tf_checkpoint").map(PathBuf::from),
@@ -200,7 +262,7 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
         loss_scale: method.loss_scale,
         steps: (last / packs + 1).min(limit),
         schedule: method.schedule.clone(),
-        save_every: settings.count("save_every").unwrap_or_default(),
+        save_every: save_every(settings),
         keep: settings.size("keep"),
         seed,
         recompute: settings.truth("recompute"),
@@ -219,7 +281,7 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
         options: pretrain::Options { train, evaluation, most_sequences },
         global_batch,
         about_steps: (last / global_batch + 1).min(limit),
-        notes: notes(settings),
+        notes,
         result: result(settings, index),
         logged,
         submission: vec![
@@ -229,9 +291,37 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
             ("submission_status", "onprem".into()),
             ("submission_platform", text("submission_platform")),
         ],
+        digest,
         weights,
-        is_v1_1: settings.is_given("accuracy_averaging_basis"),
+        is_v1_1: ONLY_V1_1.iter().any(|key| settings.is_given(key)),
     })
+}
+
+/// Steps between checkpoints.
+fn save_every(settings: &Settings) -> u64 {
+    let theirs = || settings.count("steps_per_save").filter(|steps| *steps > 0);
+    let given = settings.count("save_every");
+    let theirs = theirs().filter(|_| !settings.is_given("save_every"));
+    theirs.or(given).unwrap_or_default()
+}
+
+/// A number for all that a run is made of and that its log does not say: settings that are not about where
+/// things go, and the sizes of its files.
+fn digest<'f>(settings: &Settings, files: impl Iterator<Item = &'f PathBuf>) -> String {
+    let counts = |key: &&Key| key.meaning == Meaning::Same && !BESIDES.contains(&key.name);
+    let settings = KEYS.iter().filter(counts).map(|key| {
+        let value = settings.get(key.name);
+        // 4 is 4.0, where any number may stand.
+        let number = value.as_ref().and_then(Value::as_f64).filter(|_| key.kind == Kind::Number);
+        format!("{} {:?}\n", key.name, number.map(Value::from).or(value))
+    });
+    let files = files.map(|path| {
+        let size = std::fs::metadata(path).map_or(0, |of| of.len());
+        format!("{} {size}\n", path.display())
+    });
+    let text: String = settings.chain(files).collect();
+    let sum = text.bytes().fold(0, |sum, byte| mix(sum ^ u64::from(byte)));
+    format!("{sum:016x}")
 }
 
 /// What cannot be done at all.
@@ -257,6 +347,11 @@ fn refuse(settings: &Settings) -> Result<()> {
             format!("`gradient_reduction_type` is `{}`", text("gradient_reduction_type")),
             "give `Mean`: gradients are those of the mean of all losses",
         ));
+    }
+    for key in ["duplication_factor", "max_sequences_per_pack"] {
+        if settings.size(key) == 0 {
+            return Err(wrong(format!("`{key}` is 0"), "give 1 or more"));
+        }
     }
     if !settings.truth("projection_bias") {
         return Err(wrong("`projection_bias` is false, and BERT has one", "leave it out"));
@@ -363,21 +458,22 @@ pub fn run(plan: &Plan, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Resul
         plan.weights.iter().for_each(|name| weights("weights_initialization", name));
     }
     plan.logged.iter().for_each(|(key, value)| log.point(key, value.clone()));
-    if let Some(folder) = plan.result.parent() {
-        make_folder(folder)?;
-    }
     let mut start = Instant::now();
     let mut resumed = None;
     let training = pretrain::pretrain(&plan.options, &mut |event| {
         match &event {
             pretrain::Event::Train(train::Event::Resuming(_, step, _)) => resumed = Some(*step),
             pretrain::Event::Train(train::Event::Begin(_)) => {
+                if let Some(folder) = plan.result.parent() {
+                    make_folder(folder)?;
+                }
                 // Nothing is cleared: that needs a right over the whole machine.
                 log.point("cache_clear", false);
                 log.add(LineKind::End, "init_stop", Value::Null, &[]);
                 let step = resumed.map(|step| ("resumed_from_step", Value::from(step)));
-                let step: Vec<_> = step.into_iter().collect();
-                log.add(LineKind::Start, "run_start", Value::Null, &step);
+                let digest = (DIGEST, Value::from(plan.digest.clone()));
+                let of: Vec<_> = step.into_iter().chain([digest]).collect();
+                log.add(LineKind::Start, "run_start", Value::Null, &of);
                 start = Instant::now();
             }
             pretrain::Event::BlockStart(block) => {

@@ -1,7 +1,7 @@
 //! What the keys say about the optimizer and its schedules.
 
 use frazil_train::optim::{self, Adam, Lamb, Method as Way, Sgd};
-use frazil_train::schedule::{Bert, LossScale, Schedule, Transition};
+use frazil_train::schedule::{Bert, Linear, LossScale, Schedule, Transition};
 use serde_json::{Map, Value};
 
 use super::{Settings, wrong};
@@ -21,8 +21,8 @@ pub(super) struct Method {
     pub(super) loss_scale: LossScale,
 }
 
-/// Reads the keys.
-pub(super) fn read(settings: &Settings, global_batch: u64) -> Result<Method> {
+/// Reads the keys. How many steps a pass over the data has is asked where it is needed.
+pub(super) fn read(settings: &Settings, pass: impl FnOnce() -> Result<u64>) -> Result<Method> {
     let number = |name: &str| settings.number(name);
     let beta1 = match settings.table("beta1_schedule") {
         Some(_) if settings.is_given("beta1") => {
@@ -31,11 +31,11 @@ pub(super) fn read(settings: &Settings, global_batch: u64) -> Result<Method> {
                 "give one of the two",
             ));
         }
-        Some(table) => Some(Transition {
-            init: entry("beta1_schedule", &table, "init")?,
-            last: entry("beta1_schedule", &table, "final")?,
-            steps: whole("beta1_schedule", &table, "num_transition_steps")?,
-        }),
+        Some(table) => {
+            let [init, last, steps] =
+                entries("beta1_schedule", &table, ["init", "final", "num_transition_steps"])?;
+            Some(Transition { init: real(init), last: real(last), steps: whole(steps)? })
+        }
         None => None,
     };
     let weight_decay = number("weight_decay").unwrap_or(0.0);
@@ -48,7 +48,11 @@ pub(super) fn read(settings: &Settings, global_batch: u64) -> Result<Method> {
     };
     let max_weight_norm = number("max_weight_norm");
     let method = match settings.text("optimizer").unwrap_or_default().as_str() {
-        "SGD" => Way::Sgd(Sgd { momentum: number("momentum").unwrap_or(0.0), weight_decay }),
+        "SGD" => {
+            let momentum = number("momentum").unwrap_or(0.0);
+            let dampening = number("dampening").unwrap_or(momentum);
+            Way::Sgd(Sgd { momentum, dampening, weight_decay })
+        }
         "ADAM" => Way::Adam(adam(true)),
         "ADAM_NO_BIAS" => Way::Adam(adam(false)),
         "LAMB" => Way::Lamb(Lamb { adam: adam(true), max_weight_norm }),
@@ -65,28 +69,47 @@ pub(super) fn read(settings: &Settings, global_batch: u64) -> Result<Method> {
     }
     Ok(Method {
         optimizer: optim::Options::new(method, clip_norm),
-        schedule: schedule(settings, global_batch)?,
+        schedule: schedule(settings, pass)?,
         beta1,
         loss_scale: LossScale::Static(scale),
     })
 }
 
-fn entry(key: &str, table: &Map<String, Value>, name: &str) -> Result<f64> {
-    let found = table.get(name).and_then(Value::as_f64);
-    found.ok_or_else(|| {
-        wrong(format!("`{key}` has no `{name}`"), "the others are as they should be")
+/// What a table says, and where.
+type Entry<'t> = (&'t str, &'t str, &'t Value);
+
+/// The entries of a table, which has these and no others.
+fn entries<'t, const N: usize>(
+    key: &'t str,
+    table: &'t Map<String, Value>,
+    names: [&'t str; N],
+) -> Result<[Entry<'t>; N]> {
+    if let Some(other) = table.keys().find(|name| !names.contains(&name.as_str())) {
+        let near = frazil_tensor::nearest(other, names);
+        let hint = match near.first() {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("its entries are `{}`", names.join("`, `")),
+        };
+        return Err(wrong(format!("`{key}` has no entry `{other}`"), hint));
+    }
+    if let Some(missing) = names.iter().find(|name| !table.contains_key(**name)) {
+        let hint = format!("its entries are `{}`", names.join("`, `"));
+        return Err(wrong(format!("`{key}` lacks `{missing}`"), hint));
+    }
+    Ok(names.map(|name| (key, name, &table[name])))
+}
+
+fn real((_, _, value): Entry<'_>) -> f64 {
+    value.as_f64().expect("a table has numbers, which its kind says")
+}
+
+fn whole((key, name, value): Entry<'_>) -> Result<u64> {
+    value.as_u64().ok_or_else(|| {
+        wrong(format!("`{name}` of `{key}` is {value}"), "give a whole number of steps")
     })
 }
 
-fn whole(key: &str, table: &Map<String, Value>, name: &str) -> Result<u64> {
-    entry(key, table, name)?;
-    let found = &table[name];
-    found.as_u64().ok_or_else(|| {
-        wrong(format!("`{name}` of `{key}` is {found}"), "give a whole number of steps")
-    })
-}
-
-fn schedule(settings: &Settings, global_batch: u64) -> Result<Schedule> {
+fn schedule(settings: &Settings, pass: impl FnOnce() -> Result<u64>) -> Result<Schedule> {
     let keys = ["lr_bert_schedule", "lr_schedule_by_step", "lr_schedule_by_epoch"];
     let given: Vec<&str> = keys.into_iter().filter(|key| settings.is_given(key)).collect();
     let key = match given[..] {
@@ -99,15 +122,13 @@ fn schedule(settings: &Settings, global_batch: u64) -> Result<Schedule> {
     };
     let table = settings.table(key).unwrap_or_default();
     if key == "lr_bert_schedule" {
-        let steps = whole(key, &table, "num_training_steps")?;
+        let names = ["init_lr", "num_training_steps", "num_warmup_steps"];
+        let [rate, steps, warmup] = entries(key, &table, names)?;
+        let steps = whole(steps)?;
         if steps == 0 {
             return Err(wrong("`lr_bert_schedule` has no steps", "give `num_training_steps`"));
         }
-        return Ok(Schedule::Bert(Bert {
-            rate: entry(key, &table, "init_lr")?,
-            steps,
-            warmup: whole(key, &table, "num_warmup_steps")?,
-        }));
+        return Ok(Schedule::Linear(Linear { rate: real(rate), steps, warmup: whole(warmup)? }));
     }
     let mut rates = Vec::new();
     for (from, rate) in &table {
@@ -115,13 +136,14 @@ fn schedule(settings: &Settings, global_batch: u64) -> Result<Schedule> {
         let wrong = || wrong(format!("`{key}` has `{from}`"), "give steps or epochs and rates");
         rates.push(number.ok_or_else(wrong)?);
     }
-    rates.sort_by_key(|(from, _)| *from);
-    if key == "lr_schedule_by_step" {
-        return Ok(Schedule::Steps(rates));
+    if rates.is_empty() {
+        return Err(wrong(format!("`{key}` has no rates"), "give pairs such as `0:1e-3`"));
     }
-    // An epoch is all that the run may see.
-    let most = settings.count("max_training_sequences").unwrap_or(0);
-    Ok(Schedule::Epochs { steps: (most / global_batch.max(1)).max(1), rates })
+    rates.sort_by_key(|(from, _)| *from);
+    Ok(match key {
+        "lr_schedule_by_step" => Schedule::Steps(rates),
+        _ => Schedule::Epochs { steps: pass()?, rates },
+    })
 }
 
 impl Method {
@@ -135,7 +157,7 @@ impl Method {
         length: usize,
     ) -> Vec<(&'static str, Value)> {
         let (steps, warmup) = match &self.schedule {
-            Schedule::Bert(bert) => (bert.steps, bert.warmup),
+            Schedule::Linear(linear) => (linear.steps, linear.warmup),
             _ => (settings.count("max_training_sequences").unwrap_or(0) / global_batch.max(1), 0),
         };
         let beta1 = self.beta1.map_or(settings.number("beta1"), |beta| Some(beta.init));

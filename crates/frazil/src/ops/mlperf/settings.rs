@@ -11,6 +11,14 @@ use crate::{Error, Result};
 /// whether it takes what follows.
 pub type Other<'o> = &'o mut dyn FnMut(&str, Option<&str>) -> Result<Option<bool>>;
 
+/// Keys of which only one can be given.
+const EXCLUSIVE: [&[&str]; 4] = [
+    &["lr_bert_schedule", "lr_schedule_by_step", "lr_schedule_by_epoch"],
+    &["ls_schedule_by_step", "ls_schedule_by_epoch"],
+    &["beta1", "beta1_schedule"],
+    &["tf_checkpoint", "onnx_checkpoint"],
+];
+
 /// What was given.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
@@ -61,14 +69,18 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Gives a key a value of its kind.
+    /// Gives a key a value of its kind. `null` stands for no value, where there is no default.
     pub fn set(&mut self, name: &str, value: impl Into<Value>) -> Result<()> {
         let (key, value) = (known(name)?, value.into());
+        if value.is_null() && key.default.is_empty() {
+            self.given.remove(key.name);
+            return Ok(());
+        }
         if !key.kind.has(&value) {
             let what = format!("`{name}` is {value}, {} expected", key.kind.name());
             return Err(wrong(what, key.help));
         }
-        self.given.insert(name.to_owned(), value);
+        self.given.insert(key.name.to_owned(), value);
         Ok(())
     }
 
@@ -113,7 +125,7 @@ impl Settings {
                     at += count;
                 }
             }
-            if texts.is_empty() {
+            if texts.is_empty() && !key.kind.may_be_empty() {
                 return Err(wrong(format!("`{word}` needs {}", key.kind.name()), key.help));
             }
             self.set(&name, value_of(key.kind, &texts))?;
@@ -121,8 +133,11 @@ impl Settings {
         Ok(())
     }
 
-    /// Takes all that is given elsewhere, which counts.
+    /// Takes all that is given elsewhere, which counts: also against another key for the same.
     pub fn merge(&mut self, other: &Settings) {
+        for group in EXCLUSIVE.iter().filter(|group| group.iter().any(|key| other.is_given(key))) {
+            self.given.retain(|key, _| !group.contains(&key.as_str()));
+        }
         self.given.extend(other.given.clone());
     }
 
@@ -199,16 +214,25 @@ fn truth(text: &str) -> Option<bool> {
 /// is then refused.
 fn value_of(kind: Kind, texts: &[&str]) -> Value {
     let json = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
+    // Python's numbers may begin or end with a point.
+    let number = |text: &str| match (json(text), text.parse::<f64>()) {
+        (Value::String(_), Ok(number)) => Value::from(number),
+        (value, _) => value,
+    };
+    // Pairs as bert.py has them: `0:1e-3 500:1e-4`.
+    let pair = |text: &&str| {
+        let (name, value) = text.split_once(':')?;
+        Some((name.to_owned(), Some(number(value)).filter(Value::is_number)?))
+    };
+    let pairs = || texts.iter().map(pair).collect::<Option<Map<String, Value>>>();
     match kind {
         Kind::Text => Value::from(texts[0]),
         Kind::Truth => truth(texts[0]).map_or_else(|| Value::from(texts[0]), Value::from),
         Kind::Texts => texts.iter().map(|text| Value::from(*text)).collect(),
         Kind::Counts => texts.iter().map(|text| json(text)).collect(),
-        // Python's numbers may begin or end with a point.
-        Kind::Number => match (json(texts[0]), texts[0].parse::<f64>()) {
-            (Value::String(_), Ok(number)) => Value::from(number),
-            (value, _) => value,
-        },
-        Kind::Count | Kind::Integer | Kind::Table | Kind::Any => json(texts[0]),
+        Kind::Numbers => texts.iter().map(|text| number(text)).collect(),
+        Kind::Table => pairs().map_or_else(|| json(&texts.join(" ")), Value::Object),
+        Kind::Number => number(texts[0]),
+        Kind::Count | Kind::Integer | Kind::Any => json(texts[0]),
     }
 }

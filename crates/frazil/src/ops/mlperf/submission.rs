@@ -1,8 +1,8 @@
 //! `create_submission`: the runs of a submission, one for each seed, and their logs.
 //!
-//! A file of results is complete or absent, so a run whose file is there is done; a file of another seed
-//! is of another run. A run that did not end is begun anew, not gone on with: its time would not be
-//! that of a run.
+//! A file of results is complete or absent, so a run whose file is there is done, if the file says before the
+//! training what that run would say; else it is of another run. A run that did not end is begun anew, not gone
+//! on with: its time would not be that of a run. One that fails leaves the others alone.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,11 @@ use frazil_train::checkpoint::newest;
 use frazil_train::mllog::parse;
 use frazil_train::run::Go;
 use serde::Serialize;
+use serde_json::Value;
 
-use super::{Event, Report, Settings, plan, result, run, wrong};
+use super::{DIGEST, Event, Plan, Report, Settings, plan, run, wrong};
 use crate::Result;
-use crate::ops::train::{Stop, was_here};
+use crate::ops::train::{Stop, initial_weights, is_ready, was_here};
 
 /// The seed of the first run.
 const FIRST_SEED: u64 = 42;
@@ -33,6 +34,9 @@ pub struct Options {
     pub stop: Stop,
 }
 
+/// What became of a run that could not go on.
+pub const FAILED: &str = "failed";
+
 /// A run of a submission.
 #[derive(Clone, Debug, Serialize)]
 pub struct Run {
@@ -40,18 +44,48 @@ pub struct Run {
     pub index: u64,
     /// Its log.
     pub result: PathBuf,
-    /// `success` or `aborted`.
+    /// `success`, `aborted` or `failed`.
     pub status: String,
-    /// What came out; nothing if it was done before.
+    /// What came out; nothing if it was done before, or has failed.
     pub report: Option<Report>,
 }
 
-/// What a log says came of the run with that seed, if it is the log of that run.
-fn status(result: &Path, seed: u64) -> Option<String> {
-    let lines = parse(&std::fs::read_to_string(result).ok()?).ok()?;
-    lines.iter().find(|line| line.key == "seed" && line.value == seed)?;
-    let stop = lines.iter().find(|line| line.key == "run_stop")?;
-    Some(stop.metadata.get("status")?.as_str()?.to_owned())
+/// What lies where the log of a run goes.
+enum There {
+    /// Nothing.
+    Nothing,
+    /// The log of this run: what came of it.
+    Done(String),
+    /// Something else, which differs in this.
+    Other(String),
+}
+
+fn there(plan: &Plan) -> There {
+    let Ok(text) = std::fs::read_to_string(&plan.result) else { return There::Nothing };
+    let Ok(lines) = parse(&text) else { return There::Other("it is no log".to_owned()) };
+    let line = |key: &str| lines.iter().find(|line| line.key == key);
+    for (key, expected) in plan.submission.iter().chain(&plan.logged) {
+        match line(key).map(|line| &line.value) {
+            Some(found) if is_same(found, expected) => {}
+            Some(found) => return There::Other(format!("`{key}` is {found} there")),
+            None => return There::Other(format!("it has no `{key}`")),
+        }
+    }
+    let of = |key: &str, name: &str| line(key)?.metadata.get(name)?.as_str().map(str::to_owned);
+    match of("run_stop", "status") {
+        Some(status) if of("run_start", DIGEST).as_ref() == Some(&plan.digest) => {
+            There::Done(status)
+        }
+        _ => There::Other("its settings or data are others".to_owned()),
+    }
+}
+
+/// Whether a value of a log is that of a setting. A number that was written and read again may be its neighbour.
+fn is_same(found: &Value, expected: &Value) -> bool {
+    match (found.as_f64(), expected.as_f64()) {
+        (Some(found), Some(expected)) => (found - expected).abs() <= 1e-12 * expected.abs(),
+        _ => found == expected,
+    }
 }
 
 /// Refuses to remove what no run has left.
@@ -78,40 +112,83 @@ pub fn create(
     }
     let mut runs = Vec::new();
     for index in options.start..options.end {
-        let result = result(&options.settings, index);
-        let seed = index + FIRST_SEED;
-        if let Some(status) = status(&result, seed).filter(|_| !options.again) {
-            runs.push(Run { index, result, status, report: None });
-            continue;
-        }
-        // What is wrong with the settings is said before anything goes.
-        let mut settings = options.settings.clone();
-        let folder = PathBuf::from(settings.text("checkpoint_dir").unwrap_or_default());
-        let folder = folder.join(format!("run_{index}"));
-        settings.set("checkpoint_dir", folder.display().to_string())?;
-        settings.set("seed", seed)?;
-        settings.set("submission_run_index", index)?;
-        let mut plan = plan(&settings)?;
-        plan.options.train.stop = options.stop.clone();
-        if folder.is_dir() {
-            begins_anew(&folder)?;
-            let note = format!(
-                "`{}` is of an earlier run, and goes: the run begins anew",
-                folder.display()
-            );
-            watch(index, Event::Note(&note))?;
-            std::fs::remove_dir_all(&folder).map_err(|source| frazil_tensor::Error::Io {
-                action: "remove",
-                path: folder.clone(),
-                source,
-            })?;
-        }
-        let report = run(&plan, &mut |event| watch(index, event))?;
-        let (status, stopped) = (report.status.to_owned(), report.training.stopped);
-        runs.push(Run { index, result, status, report: Some(report) });
-        if stopped {
-            break;
+        // What is wrong with the settings is wrong with all runs.
+        let plan = planned(options, index)?;
+        let result = plan.result.clone();
+        let run = |status: &str, report| Run { index, result, status: status.to_owned(), report };
+        let note = match there(&plan) {
+            There::Done(status) if !options.again => {
+                runs.push(run(&status, None));
+                continue;
+            }
+            There::Other(why) => {
+                let path = plan.result.display();
+                Some(format!(
+                    "`{path}` is of another run ({why}), and stays until this one is over; \
+                     `--results` is another place"
+                ))
+            }
+            There::Done(_) | There::Nothing => None,
+        };
+        initial_weights(&plan.options.train)?;
+        match take(&plan, note, &mut |event| watch(index, event)) {
+            Ok(report) => {
+                let stopped = report.training.stopped;
+                runs.push(run(report.status, Some(report)));
+                if stopped {
+                    break;
+                }
+            }
+            Err(error) => {
+                watch(index, Event::Failed(&error))?;
+                runs.push(run(FAILED, None));
+            }
         }
     }
     Ok(runs)
+}
+
+/// The settings with what a run has of its own.
+fn planned(options: &Options, index: u64) -> Result<Plan> {
+    let mut settings = options.settings.clone();
+    let folder = PathBuf::from(settings.text("checkpoint_dir").unwrap_or_default());
+    let folder = folder.join(format!("run_{index}"));
+    settings.set("checkpoint_dir", folder.display().to_string())?;
+    settings.set("seed", index + FIRST_SEED)?;
+    settings.set("submission_run_index", index)?;
+    let mut plan = plan(&settings)?;
+    for key in ["seed", "submission_run_index"] {
+        if options.settings.is_given(key) {
+            plan.notes.push(format!("`{key}` (no effect): each run has its own"));
+        }
+    }
+    plan.options.train.stop = options.stop.clone();
+    Ok(plan)
+}
+
+/// Takes a run from its begin.
+fn take(
+    plan: &Plan,
+    note: Option<String>,
+    watch: &mut dyn FnMut(Event<'_>) -> Result<Go>,
+) -> Result<Report> {
+    let train = &plan.options.train;
+    let folder = &train.output_dir;
+    if let Some(note) = note {
+        watch(Event::Note(&note))?;
+    }
+    if folder.is_dir() {
+        begins_anew(folder)?;
+        // What cannot be read is said before anything goes.
+        is_ready(train)?;
+        let note =
+            format!("`{}` is of an earlier run, and goes: the run begins anew", folder.display());
+        watch(Event::Note(&note))?;
+        std::fs::remove_dir_all(folder).map_err(|source| frazil_tensor::Error::Io {
+            action: "remove",
+            path: folder.clone(),
+            source,
+        })?;
+    }
+    run(plan, watch)
 }

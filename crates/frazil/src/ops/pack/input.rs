@@ -98,6 +98,11 @@ impl Input {
         let (mut gathered, mut reports) = (Gathered::new(options), Vec::new());
         let count_of = |file: &SampleFile| file.len() / options.duplication_factor.max(1);
         let total: usize = opened.iter().map(count_of).sum();
+        let factor = options.duplication_factor;
+        if total == 0 && factor > 1 {
+            let samples = opened.iter().map(|file| file.len() as u64).sum();
+            return Err(frazil_bert::Error::FewDuplicates { samples, factor }.into());
+        }
         let mut done = 0;
         for file in &opened {
             let count = count_of(file);

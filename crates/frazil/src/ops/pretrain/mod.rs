@@ -112,6 +112,10 @@ pub fn pretrain(
 ) -> Result<Report> {
     let start = Instant::now();
     let comm = &options.train.comm;
+    // What stands in the way of training is said before an evaluation is planned.
+    if options.evaluation.is_some() {
+        train::is_ready(&options.train)?;
+    }
     let judge = |of| Judge::new(of, Arc::clone(comm));
     let mut judge = options.evaluation.as_ref().map(judge).transpose()?;
     let folder = &options.train.output_dir;
@@ -298,6 +302,10 @@ fn settings(options: &Options) -> Vec<(&'static str, String)> {
                 "{} after {} steps of warm-up, 0 at step {}",
                 bert.rate, bert.warmup, bert.steps
             )
+        }
+        Schedule::Linear(linear) => {
+            let (rate, last) = (linear.rate, linear.warmup.saturating_add(linear.steps));
+            format!("{rate} after {} steps of warm-up, falling until step {last}", linear.warmup)
         }
         Schedule::Constant(rate) => rate.to_string(),
         other => format!("by a table, {} at most", other.largest()),

@@ -34,7 +34,7 @@ use frazil_train::schedule::{Bert, LossScale, Schedule, Transition};
 use frazil_train::{StepGraph, Trainer, initial, loss, optim, trainer};
 
 use super::plan_cache::PlanCache;
-use crate::source::open_weights;
+use crate::source::{Weights, open_weights};
 use crate::{Error, Result};
 
 pub(crate) use lock::{Lock, was_here};
@@ -199,30 +199,20 @@ pub(crate) fn train_in(
     watch: &mut dyn FnMut(Event<'_>) -> Result<Go>,
 ) -> Result<Trained> {
     check(options)?;
-    let Options { output_dir, config, head, labels, seed, init_checkpoint, .. } = options;
-    may_begin(output_dir, config, (*head, *labels), *seed, init_checkpoint.as_deref())?;
+    // What is missing or does not fit is said before anything is planned or written.
+    let weights = if goes_on(options)? { None } else { initial_weights(options)? };
+    let mut reader = open_reader(options)?;
     let how = trainer_options(options);
     let mut trainer = Trainer::of(step_graph(options, &how, watch)?, how)?;
     let whole = graph(options, true)?;
     trainer.carry(whole.clone())?;
     let comm = &*options.comm;
     let _lock = if lock.is_none() { hold(&options.output_dir, comm)? } else { None };
-    let reading = ReaderOptions {
-        repeat: true,
-        packs: options.reading.packs / comm.size(),
-        part: (comm.rank(), comm.size()),
-        limits: limits(options),
-        ..options.reading.clone()
-    };
-    let mut reader = Reader::open(&options.records, reading)?;
-    reader.expect(kind(options.head))?;
     let before = newest(&options.output_dir)?;
     same_folder(comm, before.as_deref())?;
     if before.is_none() {
-        let weights = options.init_checkpoint.as_ref();
-        let weights = weights.map(|path| open_weights(path, &Default::default())).transpose()?;
-        let vocabulary = options.form.vocabulary;
-        let weights = weights.as_ref().map(|weights| start::Start::new(weights, vocabulary));
+        let sizes = sizes(options);
+        let weights = weights.as_ref().map(|weights| start::Start::new(weights, sizes));
         let weights = weights.as_ref().map(|weights| weights as &dyn TensorStore);
         let (deviation, seed) = (options.config.initializer_range, options.seed);
         let mut report = initial::load(trainer.parameters_mut(), weights, deviation, seed)?;
@@ -288,6 +278,52 @@ pub(crate) fn train_in(
     let steps = trainer.steps();
     let (taken, stopped) = (steps - from, is_stopped(options)?);
     Ok(Trained { checkpoint, steps, taken, stopped, tokens, seconds })
+}
+
+/// The weights that a run begins with, if not with new ones.
+pub(crate) fn initial_weights(options: &Options) -> Result<Option<Weights>> {
+    let Some(path) = &options.init_checkpoint else { return Ok(None) };
+    let weights = open_weights(path, &Default::default())?;
+    if let Some(sizes) = sizes(options) {
+        start::check(&weights, path, sizes)?;
+    }
+    Ok(Some(weights))
+}
+
+/// Rows of tables, where a checkpoint may have others.
+fn sizes(options: &Options) -> Option<start::Sizes> {
+    let positions = options.config.max_position_embeddings;
+    options.form.vocabulary.map(|pieces| start::Sizes { pieces, positions })
+}
+
+/// Opens the samples; a rank reads its part of them.
+fn open_reader(options: &Options) -> Result<Reader> {
+    let comm = &*options.comm;
+    let reading = ReaderOptions {
+        repeat: true,
+        packs: options.reading.packs / comm.size(),
+        part: (comm.rank(), comm.size()),
+        limits: limits(options),
+        ..options.reading.clone()
+    };
+    let reader = Reader::open(&options.records, reading)?;
+    reader.expect(kind(options.head))?;
+    Ok(reader)
+}
+
+/// Whether there is a run to go on with, of this model.
+fn goes_on(options: &Options) -> Result<bool> {
+    let Options { output_dir, config, head, labels, seed, .. } = options;
+    is_of_run(output_dir, config, (*head, *labels), *seed)
+}
+
+/// Whether there is all that a run needs; nothing is planned or written for that.
+pub(crate) fn is_ready(options: &Options) -> Result<()> {
+    check(options)?;
+    if !goes_on(options)? {
+        initial_weights(options)?;
+    }
+    open_reader(options).map(drop)
 }
 
 /// Whether the first rank was told to stop.
@@ -383,19 +419,14 @@ fn step_graph(
     Ok(cached.plan)
 }
 
-/// Refuses what cannot begin, or go on, before anything is made ready for it: a folder with a checkpoint of
-/// another model or of another seed's run, weights to begin with that are not there.
-pub(crate) fn may_begin(
+/// Whether a folder has a checkpoint to go on from; one of another model or of another seed's run is refused.
+pub(crate) fn is_of_run(
     folder: &Path,
     config: &BertConfig,
     (head, labels): (Head, usize),
     seed: u64,
-    init_checkpoint: Option<&Path>,
-) -> Result<()> {
-    let Some(path) = newest(folder)? else {
-        return init_checkpoint
-            .map_or(Ok(()), |path| open_weights(path, &Default::default()).map(drop));
-    };
+) -> Result<bool> {
+    let Some(path) = newest(folder)? else { return Ok(false) };
     let there = Checkpoint::open(&path, CheckpointOptions::default())?;
     for weight in expected(config, head, labels).into_iter().filter(|weight| weight.needed) {
         let found = there.info(&weight.name).map(|info| &info.shape);
@@ -413,7 +444,8 @@ pub(crate) fn may_begin(
             hint: "choose another folder to begin anew".into(),
         });
     }
-    same_seed(&there, seed, &path)
+    same_seed(&there, seed, &path)?;
+    Ok(true)
 }
 
 /// Makes sure that a run goes on by the chances that it began with: its place among the samples is one of

@@ -1,11 +1,18 @@
 //! The weights that a training begins with, as its model wants them: a vocabulary of another size is
-//! cut or filled up, and what another optimizer remembered has the names of ours.
+//! cut or filled up, positions are cut, and what another optimizer remembered has the names of ours.
+
+use std::path::Path;
 
 use frazil_bert::names::popart::moment_kinds;
 use frazil_tensor::{Shape, StoreError, Tensor, TensorInfo, TensorStore};
 
+use crate::{Error, Result as Checked};
+
 /// What has a row for each piece of the vocabulary.
 const BY_PIECE: [&str; 2] = ["bert/embeddings/word_embeddings", "cls/predictions/output_bias"];
+
+/// What has a row for each position.
+const BY_POSITION: &str = "bert/embeddings/position_embeddings";
 
 /// The names of ours.
 const SLOTS: [&str; 2] = ["adam_m", "adam_v"];
@@ -16,12 +23,43 @@ pub(super) struct Start<'w> {
     /// What there is, and under which name the checkpoint has it.
     infos: Vec<TensorInfo>,
     names: Vec<String>,
-    vocabulary: Option<usize>,
+}
+
+/// What a model has rows for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    pub(super) pieces: usize,
+    pub(super) positions: usize,
+}
+
+impl Sizes {
+    /// Rows of a table, if it may have others.
+    fn rows_of(self, name: &str) -> Option<usize> {
+        let of = name.rsplit_once('/').filter(|(_, kind)| SLOTS.contains(kind));
+        match of.map_or(name, |(of, _)| of) {
+            BY_POSITION => Some(self.positions),
+            name => BY_PIECE.contains(&name).then_some(self.pieces),
+        }
+    }
+}
+
+/// Refuses a checkpoint that has fewer positions than are wanted: nobody can tell what the others would be.
+pub(super) fn check(weights: &dyn TensorStore, path: &Path, sizes: Sizes) -> Checked<()> {
+    let there = weights.info(BY_POSITION).and_then(|info| info.shape.first().copied());
+    let Some(there) = there.filter(|there| *there < sizes.positions) else { return Ok(()) };
+    Err(Error::Usage {
+        what: format!(
+            "`{}` knows {there} positions, and {} are wanted",
+            path.display(),
+            sizes.positions
+        ),
+        hint: format!("give `--max-positional-length {there}` at most"),
+    })
 }
 
 impl<'w> Start<'w> {
-    /// Of a checkpoint, for a model of so many pieces, if that may differ.
-    pub(super) fn new(weights: &'w dyn TensorStore, vocabulary: Option<usize>) -> Self {
+    /// Of a checkpoint, for a model of these sizes, if they may differ.
+    pub(super) fn new(weights: &'w dyn TensorStore, sizes: Option<Sizes>) -> Self {
         let moments = moment_kinds(weights.infos());
         let ours = |name: &str| {
             let (of, kind) = name.rsplit_once('/')?;
@@ -34,20 +72,15 @@ impl<'w> Start<'w> {
             .iter()
             .map(|info| {
                 let name = ours(&info.name).unwrap_or_else(|| info.name.clone());
-                let rows = vocabulary.filter(|_| is_by_piece(&name));
+                let rows = sizes.and_then(|sizes| sizes.rows_of(&name));
                 let shape = resized(&info.shape, rows);
                 (TensorInfo { name, dtype: info.dtype, shape }, info.name.clone())
             })
             .collect();
         all.sort_by(|a, b| a.0.name.cmp(&b.0.name));
         let (infos, names) = all.into_iter().unzip();
-        Self { weights, infos, names, vocabulary }
+        Self { weights, infos, names }
     }
-}
-
-fn is_by_piece(name: &str) -> bool {
-    let of = name.rsplit_once('/').filter(|(_, kind)| SLOTS.contains(kind));
-    BY_PIECE.contains(&of.map_or(name, |(of, _)| of))
 }
 
 /// With so many rows.
@@ -69,7 +102,7 @@ impl TensorStore for Start<'_> {
         let at = at.map_err(|_| format!("there is no `{name}`"))?;
         let tensor = self.weights.tensor(&self.names[at])?;
         let wanted = &self.infos[at].shape;
-        if tensor.shape() == wanted || self.vocabulary.is_none() {
+        if tensor.shape() == wanted {
             return Ok(tensor);
         }
         // New rows are 0: no text has their pieces.
@@ -117,7 +150,7 @@ mod tests {
         let store = store();
         let name = "bert/embeddings/word_embeddings";
         let values = |rows: usize, name: &str| {
-            let start = Start::new(&store, Some(rows));
+            let start = Start::new(&store, Some(Sizes { pieces: rows, positions: 2 }));
             assert_eq!(start.info(name).unwrap().shape.to_vec(), [rows, 2]);
             start.tensor(name).unwrap().values::<f32>().unwrap().into_owned()
         };

@@ -20,6 +20,9 @@ use frazil::tf::checkpoint_state::CheckpointState;
 use frazil::train::comm::Solo;
 use frazil::train::mllog::{self, Division};
 
+mod stopped;
+mod submission;
+
 const LENGTH: usize = 48;
 const MASKED: usize = 8;
 /// A rate that trainings survive.
@@ -452,7 +455,7 @@ fn a_mistake_removes_no_run() {
     let rate = "{\"init_lr\": 1e30, \"num_training_steps\": 40, \"num_warmup_steps\": 0}";
     let nan = ["--optimizer", "SGD", "--lr-bert-schedule", rate, "--again"];
     let said = failed(folder, &[&words[..], &nan].concat());
-    assert!(said.contains("run 0 failed"), "{said}");
+    assert!(said.contains("1 of 1 runs failed"), "{said}");
     let log = fs::read_to_string(folder.join("internal_log_0")).unwrap();
     assert!(log.contains("no number to go on with"), "{log}");
     frazil(folder, &[&short[..], &["--again"]].concat());
@@ -580,48 +583,6 @@ fn a_killed_run_goes_on_as_if_nothing_had_been() {
     let [whole, killed] = ["whole", "killed"].map(|name| newest(&folder.join(name)));
     assert!(whole.ends_with("model.ckpt-30") && killed.ends_with("model.ckpt-30"));
     assert!(tensors(&whole) == tensors(&killed));
-}
-
-/// Asked by a signal to stop, a run ends after its step, with a checkpoint to go on from and without a log.
-#[cfg(unix)]
-#[test]
-fn a_signal_ends_a_run_with_a_checkpoint() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    data(folder);
-    config(folder);
-    let run = ["pretrain", "--config", "configs/mk2/pod16-open.json", "--max-steps", "2000"];
-    let often = ["--save-every", "3", "--on-the-spot-validation-triggers", "1000000"];
-    let run = [&run[..], &often].concat();
-    for signal in ["-INT", "-TERM"] {
-        let child = Command::new(env!("CARGO_BIN_EXE_frazil"))
-            .args(&run)
-            .args(["--checkpoint-dir", signal, "--results", signal])
-            .current_dir(folder)
-            .env("FRAZIL_THREADS", "1")
-            .stderr(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        let start = Instant::now();
-        while !folder.join(signal).join("model.ckpt-6.index").exists() {
-            assert!(start.elapsed() < Duration::from_secs(60), "no checkpoint came");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
-        assert!(sent.success());
-        let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(output.status.code(), Some(130), "{said}");
-        let last = newest(&folder.join(signal));
-        let step = last.display().to_string().rsplit_once('-').unwrap().1.to_owned();
-        assert!(said.contains(&format!("stopped after step {step};")), "{said} {step}");
-        assert!(!folder.join(signal).join("bert/result_1.txt").exists());
-        let there = fs::read_dir(folder.join(signal)).unwrap();
-        let mut names = there.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        assert!(names.all(|name| !name.ends_with(".partial")));
-        tensors(&last);
-    }
 }
 
 /// The checkpoint before a misfortune stays whole, and is the newest.

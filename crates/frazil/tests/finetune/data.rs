@@ -1,5 +1,4 @@
 //! What fine-tuning says of its data, its scores and what it exports.
-#![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,196 @@
+//! What the keys of MLPerf's configurations do, and when a result is that of a run.
+
+use super::*;
+
+const CONFIG: &str = "configs/mk2/pod16-open.json";
+
+/// What was said on stdout and stderr, and the exit code.
+fn said(output: Output) -> (String, String, Option<i32>) {
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (text(output.stdout), text(output.stderr), output.status.code())
+}
+
+fn submit(folder: &Path, words: &[&str]) -> (String, String, Option<i32>) {
+    let run = ["create_submission", "--submission-division=open", "--target-accuracy=0"];
+    said(frazil(folder, &[&run[..], words].concat()))
+}
+
+#[test]
+fn results_of_other_settings_are_those_of_other_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    let other = fs::read_to_string(config(folder)).unwrap().replace("a machine", "another");
+    fs::write(folder.join("configs/mk2/pod64-open.json"), other).unwrap();
+    let run = |words: &[&str]| {
+        let (out, err, code) = submit(folder, &[&["--end-index=1"], words].concat());
+        assert_eq!(code, Some(0), "{err}");
+        (out, err)
+    };
+    let is_new = |words: &[&str], why: &str| {
+        let (out, err) = run(words);
+        assert!(out.starts_with("run 0: success in "), "{out}");
+        let note = "note: `result/bert/result_0.txt` is of another run";
+        assert!(err.contains(&format!("{note} ({why}), and stays until")), "{err}");
+        assert!(run(words).0.contains("was there"), "{words:?}");
+    };
+    assert!(!run(&["--pod=16"]).1.contains("another run"));
+    // Where things go makes no other run, nor how often something is written.
+    let same = ["--pod=16", "--checkpoint-dir=elsewhere", "--save-every=2", "--steps-per-log=5"];
+    assert!(run(&same).0.contains("was there"));
+    is_new(&["--pod=64"], "`submission_platform` is \"a machine\" there");
+    is_new(&["--pod=64", "--beta2=0.99"], "`opt_lamb_beta_2` is 0.998 there");
+    is_new(&["--pod=64", "--beta2=0.99", "--ff-size=64"], "its settings or data are others");
+    let packed = fs::read_dir(folder.join("packed")).unwrap().next().unwrap().unwrap().path();
+    fs::copy(&packed, folder.join("packed/strategy_more")).unwrap();
+    is_new(&["--pod=64", "--beta2=0.99", "--ff-size=64"], "its settings or data are others");
+    // The log is still one of MLPerf's.
+    let log = fs::read_to_string(folder.join("result/bert/result_0.txt")).unwrap();
+    assert_eq!(mllog::check(&log, Division::Open), [""; 0], "{log}");
+}
+
+#[test]
+fn a_run_that_fails_leaves_the_others_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    config(folder);
+    fs::create_dir_all(folder.join("ckpts/run_1")).unwrap();
+    fs::write(folder.join("ckpts/run_1/thesis.txt"), "mine").unwrap();
+    let (out, err, code) = submit(folder, &["--end-index=3"]);
+    assert_eq!(code, Some(2), "{err}");
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(
+        lines[0].starts_with("run 0: success in ") && lines[2].starts_with("run 2: success in ")
+    );
+    assert_eq!(lines[1], "run 1: failed");
+    assert!(err.contains("error: 1 of 3 runs failed\nhint: `./internal_log_1` says why"), "{err}");
+    let log = fs::read_to_string(folder.join("internal_log_1")).unwrap();
+    assert!(log.contains("error: `ckpts/run_1` would begin anew, but no run has left it"), "{log}");
+    assert!(log.contains("hint: name another `checkpoint_dir`"), "{log}");
+    assert!(folder.join("ckpts/run_1/thesis.txt").is_file());
+    let other = fs::read_to_string(folder.join(CONFIG)).unwrap().replacen('{', "{\"seed\": 7,", 1);
+    fs::write(folder.join(CONFIG), other).unwrap();
+    let (_, err, _) = submit(folder, &["--end-index=1", "--again"]);
+    assert!(err.contains("note: `seed` (no effect): each run has its own"), "{err}");
+    // Seeds and numbers of runs are theirs.
+    for (flag, value) in [("--seed", "99"), ("--submission-run-index", "12")] {
+        let (_, err, code) = submit(folder, &[flag, value]);
+        assert!(
+            code == Some(2) && err.contains(&format!("`{flag}`: each run has its own")),
+            "{err}"
+        );
+    }
+}
+
+/// Nothing is planned, written or removed for a run that cannot begin.
+#[test]
+fn what_is_missing_is_said_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    config(folder);
+    let is_clean =
+        || ["result", "engine_cache", "ckpts"].iter().all(|name| !folder.join(name).exists());
+    for (flag, value, says) in [
+        ("--tf-checkpoint", "nowhere/model.ckpt-28252", "nowhere/model.ckpt-28252"),
+        ("--duplication-factor", "100000", "samples cannot be the same ones 100000 times over"),
+        ("--duplication-factor", "0", "`duplication_factor` is 0"),
+        ("--max-sequences-per-pack", "0", "`max_sequences_per_pack` is 0"),
+    ] {
+        let cache = ["--engine-cache", "engine_cache"];
+        let said =
+            failed(folder, &[&["pretrain", "--config", CONFIG, flag, value], &cache[..]].concat());
+        assert!(said.contains(says), "{said}");
+        assert!(is_clean(), "{flag}");
+    }
+    let pack = ["pack_pretraining_data", "--input-glob=binary/*", "--output-dir=other"];
+    let (length, masked) = (LENGTH.to_string(), MASKED.to_string());
+    let sizes = ["--max-sequence-length", &length, "--max-predictions-per-sequence", &masked];
+    for (flag, value, says) in [
+        ("--max-sequences-per-pack", "0", "`--max-sequences-per-pack` is 0"),
+        ("--duplication-factor", "0", "`--duplication-factor` is 0"),
+        ("--duplication-factor", "100000", "samples cannot be the same ones 100000 times over"),
+    ] {
+        let said = failed(folder, &[&pack[..], &sizes, &[flag, value]].concat());
+        assert!(said.contains(says), "{said}");
+        assert!(!folder.join("other").exists());
+    }
+    // An earlier run stays.
+    assert_eq!(submit(folder, &["--end-index=1", "--max-steps=1", "--quiet"]).2, Some(1));
+    let checkpoint = folder.join("ckpts/run_0/checkpoint");
+    assert!(checkpoint.is_file());
+    let (_, err, code) = submit(folder, &["--end-index=1", "--tf-checkpoint=nowhere/model.ckpt"]);
+    assert!(code == Some(2) && err.contains("nowhere") && checkpoint.is_file(), "{err}");
+}
+
+/// A table of positions is cut, and never filled up.
+#[test]
+fn positions_are_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    config(folder);
+    let run = ["pretrain", "--config", CONFIG, "--max-steps", "1"];
+    frazil(folder, &[&run[..], &["--checkpoint-dir", "old"]].concat());
+    let more = ["--tf-checkpoint", "old/model.ckpt-1", "--checkpoint-dir", "new"];
+    let more = [&run[..], &more, &["--max-positional-length"]].concat();
+    let said = failed(folder, &[&more[..], &["128"]].concat());
+    assert!(said.contains("old/model.ckpt-1` knows 64 positions, and 128 are wanted"), "{said}");
+    assert!(said.contains("hint: give `--max-positional-length 64` at most"), "{said}");
+    assert!(!folder.join("new").exists());
+    frazil(folder, &[&more[..], &["50"]].concat());
+    let of = |prefix: &str, name: &str| {
+        let all = tensors(&folder.join(prefix));
+        all.into_iter().find(|(known, _)| known == name).unwrap().1
+    };
+    let table = "bert/embeddings/position_embeddings";
+    for name in [table.to_owned(), format!("{table}/adam_m")] {
+        let (old, new) = (of("old/model.ckpt-1", &name), of("new/model.ckpt-0", &name));
+        assert!(new.len() == 50 * 32 * 4 && old.starts_with(&new), "{name}");
+    }
+}
+
+#[test]
+fn evaluations_end_with_the_sequences() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    config(folder);
+    let run = ["pretrain", "--config", CONFIG, "--json", "--max-training-sequences", "30"];
+    let (out, err, code) = said(frazil(folder, &run));
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("the last one comes after 30"), "{err}");
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let triggers: Vec<u64> = report["evaluations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|found| found["trigger"].as_u64().unwrap())
+        .collect();
+    assert_eq!(triggers, [20, 30]);
+    assert!((31..30 + 12 + 1).contains(&report["sequences"].as_u64().unwrap()), "{out}");
+}
+
+/// An epoch is a pass over the data, whatever the run may see.
+#[test]
+fn rates_change_with_the_pass_over_the_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    config(folder);
+    let shape = Shape { max_length: LENGTH, max_predictions: MASKED, sequences: 3 };
+    let size = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().metadata().unwrap().len();
+    let bytes: u64 = fs::read_dir(folder.join("packed")).unwrap().map(size).sum();
+    // A step has four packs, and a pass one of two copies of the text.
+    let steps = bytes / shape.bytes_of_pack() as u64 / 2 / 4;
+    assert!(steps > 1, "{steps}");
+    let most = (steps + 1).to_string();
+    let rates = ["--lr-schedule-by-epoch", "0:0.001", "1:1e-4", "--duplication-factor=2"];
+    let long = ["--on-the-spot-validation-triggers=100000", "--end-index=1", "--max-steps", &most];
+    submit(folder, &[&rates[..], &long].concat());
+    let log = fs::read_to_string(folder.join("internal_log_0")).unwrap();
+    let of = |step: u64| log.lines().find(|line| line.starts_with(&format!("step {step}: loss")));
+    assert!(of(steps).unwrap().contains("rate 1e-3,"), "{steps}: {log}");
+    assert!(of(steps + 1).unwrap().contains("rate 1e-4,"), "{steps}: {log}");
+}
