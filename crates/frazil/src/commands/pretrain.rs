@@ -196,8 +196,8 @@ fn read(arguments: &[OsString], submission: bool) -> Result<(Own, Settings), Err
         return Ok((own, settings));
     }
     if submission {
-        for key in ["seed", "submission_run_index"].into_iter().filter(|key| settings.is_given(key))
-        {
+        let mut of_runs = ["seed", "submission_run_index"].into_iter();
+        if let Some(key) = of_runs.find(|key| settings.is_given(key)) {
             return Err(Error::Usage {
                 what: format!("`--{}`: each run has its own", key.replace('_', "-")),
                 hint: "`--start-index` and `--end-index` choose runs, and the seed of run N is 42 + N; \

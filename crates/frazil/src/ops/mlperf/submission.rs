@@ -48,6 +48,9 @@ pub struct Run {
     pub status: String,
     /// What came out; nothing if it was done before, or has failed.
     pub report: Option<Report>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// What lies where the log of a run goes.
@@ -114,11 +117,11 @@ pub fn create(
     for index in options.start..options.end {
         // What is wrong with the settings is wrong with all runs.
         let plan = planned(options, index)?;
-        let result = plan.result.clone();
-        let run = |status: &str, report| Run { index, result, status: status.to_owned(), report };
+        let (result, status) = (plan.result.clone(), FAILED.to_owned());
+        let run = Run { index, result, status, report: None, error: None };
         let note = match there(&plan) {
             There::Done(status) if !options.again => {
-                runs.push(run(&status, None));
+                runs.push(Run { status, ..run });
                 continue;
             }
             There::Other(why) => {
@@ -134,14 +137,15 @@ pub fn create(
         match take(&plan, note, &mut |event| watch(index, event)) {
             Ok(report) => {
                 let stopped = report.training.stopped;
-                runs.push(run(report.status, Some(report)));
+                let status = report.status.to_owned();
+                runs.push(Run { status, report: Some(report), ..run });
                 if stopped {
                     break;
                 }
             }
             Err(error) => {
                 watch(index, Event::Failed(&error))?;
-                runs.push(run(FAILED, None));
+                runs.push(Run { error: Some(error.to_string()), ..run });
             }
         }
     }
