@@ -184,7 +184,7 @@ fn take(
     if folder.is_dir() {
         begins_anew(folder)?;
         // What cannot be read is said before anything goes.
-        is_ready(train)?;
+        is_ready(train, true)?;
         let note =
             format!("`{}` is of an earlier run, and goes: the run begins anew", folder.display());
         watch(Event::Note(&note))?;

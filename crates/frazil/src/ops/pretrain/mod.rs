@@ -114,7 +114,7 @@ pub fn pretrain(
     let comm = &options.train.comm;
     // What stands in the way of training is said before an evaluation is planned.
     if options.evaluation.is_some() {
-        train::is_ready(&options.train)?;
+        train::is_ready(&options.train, false)?;
     }
     let judge = |of| Judge::new(of, Arc::clone(comm));
     let mut judge = options.evaluation.as_ref().map(judge).transpose()?;

@@ -317,10 +317,11 @@ fn goes_on(options: &Options) -> Result<bool> {
     is_of_run(output_dir, config, (*head, *labels), *seed)
 }
 
-/// Whether there is all that a run needs; nothing is planned or written for that.
-pub(crate) fn is_ready(options: &Options) -> Result<()> {
+/// Whether there is all that a run needs, which goes on in its folder or begins anew; nothing is planned or
+/// written for that.
+pub(crate) fn is_ready(options: &Options, anew: bool) -> Result<()> {
     check(options)?;
-    if !goes_on(options)? {
+    if anew || !goes_on(options)? {
         initial_weights(options)?;
     }
     open_reader(options).map(drop)
