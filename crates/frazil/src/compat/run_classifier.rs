@@ -107,11 +107,12 @@ fn work(values: &Values, comm: &Arc<dyn Comm>) -> Result<Outcome> {
     let options = options(values, comm)?;
     let (do_train, export) = (values.truth("do_train"), values.path("export_saved_model"));
     let batch = training_log::export_batch(values)?;
-    if options.do_eval || options.do_predict {
-        // What is wrong with these is said before hours are spent.
+    // What is wrong with these is said before hours are spent.
+    let evaluates = options.do_eval || options.do_predict;
+    if evaluates {
         run_classifier::check(&options)?;
     }
-    if let Some(dir) = export.as_ref().filter(|_| comm.is_first()) {
+    if let Some(dir) = export.as_ref().filter(|_| comm.is_first() && (do_train || evaluates)) {
         check_place(dir)?;
     }
     let mut trained = None;
@@ -129,7 +130,7 @@ fn work(values: &Values, comm: &Arc<dyn Comm>) -> Result<Outcome> {
         }
         trained = Some((of, ran));
     }
-    if options.do_eval || options.do_predict || !(do_train || export.is_some()) {
+    if evaluates || !(do_train || export.is_some()) {
         run_classifier(&options, &mut log)?;
     }
     if let Some((of, ran)) = trained.filter(|_| comm.is_first()) {

@@ -105,13 +105,16 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let done = cli::together(|comm| {
         let options = options(&values, comm)?;
         let size = training_log::export_batch(&values)?;
-        if values.truth("do_predict") {
-            // What is wrong with the questions is said before hours are spent.
+        let (do_train, do_predict) = (values.truth("do_train"), values.truth("do_predict"));
+        // What is wrong with these is said before hours are spent.
+        if do_predict {
             run_squad::check(&options)?;
         }
         let export = values.path("export_saved_model").filter(|_| comm.is_first());
-        export.as_ref().map_or(Ok(()), |dir| check_place(dir))?;
-        if values.truth("do_train") {
+        if let Some(dir) = export.as_ref().filter(|_| do_train || do_predict) {
+            check_place(dir)?;
+        }
+        if do_train {
             let of = training(&values, &options, comm)?;
             let mut log = TrainingLog::new();
             let ran = squad::train(&of, &mut |event| log.show(event))?;
@@ -124,7 +127,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
                 return Ok(None);
             }
         }
-        let report = match values.truth("do_predict") {
+        let report = match do_predict {
             true => Some(run_squad(&options, &mut |event| log(&event, verbose, batch))?),
             false => None,
         };
