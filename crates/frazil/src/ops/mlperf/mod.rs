@@ -158,12 +158,16 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
     let batch = settings.size("batch_size");
     let average = settings.count("avg_seq_per_pack").unwrap_or(1);
     let replicas = settings.count("replication_factor").unwrap_or(1);
-    let together = batch as u64 * replicas * average;
+    let together = (batch as u64).saturating_mul(replicas).saturating_mul(average);
     if together == 0 {
         return Err(wrong("a batch of no sequences leaves nothing", "give 1 or more"));
     }
     let accumulation = accumulation(settings, together)?;
-    let global_batch = together * accumulation;
+    let global_batch = together.saturating_mul(accumulation);
+    if global_batch > train::MOST {
+        let what = format!("a step has more than {} sequences", train::MOST);
+        return Err(wrong(what, "give a smaller batch, replication or accumulation"));
+    }
     let (config, formulas) = model(settings)?;
     let shape = Shape {
         max_length: settings.size("sequence_length"),
@@ -256,7 +260,7 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
         records,
         reading,
         form: Form { padding, ..form("loss_averaging_basis")? },
-        accumulate: usize::try_from(accumulation * replicas).unwrap_or(usize::MAX),
+        accumulate: (accumulation * replicas) as usize,
         optimizer: method.optimizer.clone(),
         beta1: method.beta1,
         loss_scale: method.loss_scale,
@@ -418,6 +422,9 @@ fn model(settings: &Settings) -> Result<(BertConfig, Formulas)> {
         return Err(wrong(what, "give a larger `max_positional_length`"));
     }
     let epsilon = settings.number("layer_norm_eps").unwrap_or_default();
+    if epsilon < 0.0 {
+        return Err(wrong(format!("`layer_norm_eps` is {epsilon}"), "give 0 or more"));
+    }
     Ok((config, Formulas { epsilon, ..Formulas::default() }))
 }
 

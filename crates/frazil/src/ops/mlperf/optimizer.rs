@@ -32,8 +32,15 @@ pub(super) fn read(settings: &Settings, pass: impl FnOnce() -> Result<u64>) -> R
             ));
         }
         Some(table) => {
+            let key = "beta1_schedule";
             let [init, last, steps] =
-                entries("beta1_schedule", &table, ["init", "final", "num_transition_steps"])?;
+                entries(key, &table, ["init", "final", "num_transition_steps"])?;
+            for (_, name, value) in [init, last] {
+                if !(0.0..1.0).contains(&real((key, name, value))) {
+                    let what = format!("`{name}` of `{key}` is {value}");
+                    return Err(wrong(what, "give a number from 0 to less than 1"));
+                }
+            }
             Some(Transition { init: real(init), last: real(last), steps: whole(steps)? })
         }
         None => None,

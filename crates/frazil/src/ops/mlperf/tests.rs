@@ -189,6 +189,22 @@ fn momentum_is_dampened_as_it_is_there() {
     assert_eq!(sgd(json!({"dampening": 0.0})), (0.984375, 0.0));
 }
 
+/// Numbers that nothing could come of, and sizes that no memory has.
+#[test]
+fn numbers_that_cannot_be_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let betas = json!({"init": 0.6, "final": 1.5, "num_transition_steps": 4});
+    for (keys, part) in [
+        (json!({"beta1_schedule": betas}), "`final` of `beta1_schedule` is 1.5"),
+        (json!({"layer_norm_eps": -1.0}), "`layer_norm_eps` is -1"),
+        (json!({"replication_factor": u64::MAX}), "a step has more than 16777216 sequences"),
+        (json!({"global_batch_size": u64::MAX}), "a step has more than 16777216 sequences"),
+    ] {
+        let said = plan(&small(folder.path(), keys)).unwrap_err().to_string();
+        assert!(said.contains(part), "{said}");
+    }
+}
+
 /// A published configuration with files that exist.
 fn published(folder: &Path) -> Vec<(String, Settings)> {
     let Some(configs) = shared("data/mlperf/v1.0/Graphcore/configs") else { return Vec::new() };

@@ -48,7 +48,7 @@ pub use stop::Stop;
 const POOLED_DROPOUT: f32 = 0.1;
 
 /// Sequences or packs of a step at most: all of them are read before it is taken.
-const MOST: u64 = 1 << 24;
+pub(crate) const MOST: u64 = 1 << 24;
 
 /// What is trained, on what, and how.
 #[derive(Clone, Debug)]
