@@ -241,6 +241,13 @@ fn version_2_is_asked_for() {
     assert!(score("best_f1") >= score("f1") && score("best_exact") >= score("exact_match"));
     assert!(score("best_f1_thresh").is_finite() && score("best_exact_thresh").is_finite());
     assert!(score("HasAns_f1") >= 0.0 && score("NoAns_f1") >= 0.0);
+    let predict_file = format!("--predict_file={dev}");
+    let words = [&predict_file, "--do_predict", "--output_dir=v2", "--max_seq_length=96"];
+    let found = said(&start.old("run_squad", &words));
+    assert!(found.contains("`--version_2_with_negative` lets questions have none"), "{found}");
+    let with =
+        said(&start.old("run_squad", &[&words[..], &["--version_2_with_negative"]].concat()));
+    assert!(!with.contains("is of SQuAD 2.0"), "{with}");
 }
 
 /// Rows that are left out are told with their file and why, and counted where nothing is told.
