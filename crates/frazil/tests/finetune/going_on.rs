@@ -9,12 +9,9 @@ use super::*;
 /// from its beginning.
 #[test]
 fn what_has_changed_is_said() {
-    let (folder, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let folder = tempfile::tempdir().unwrap();
     let Some(mut options) = mrpc(folder.path()) else { return };
-    for name in ["train.tsv", "dev.tsv"] {
-        std::fs::copy(options.data_dir.join(name), data.path().join(name)).unwrap();
-    }
-    options.data_dir = data.path().to_path_buf();
+    let data = own_data(&mut options);
     let run = |options: &classifier::Options, epochs: f64| {
         let mut options = options.clone();
         options.schedule.epochs = epochs;
@@ -39,13 +36,28 @@ fn what_has_changed_is_said() {
     let (changes, third) = run(&options, 6.0);
     assert_eq!(changes, Some(train::Changes { packs: Some((8, 12)), ..none }));
     // Fewer rows than were read of the last epoch, and others.
-    let rows = std::fs::read_to_string(data.path().join("train.tsv")).unwrap();
-    let kept: Vec<&str> = rows.lines().take(5).collect();
-    std::fs::write(data.path().join("train.tsv"), kept.join("\n") + "\n").unwrap();
+    keep_rows(&data.path().join("train.tsv"), 5);
     options.schedule.batch_size = 1;
     let (changes, fourth) = run(&options, 60.0);
     assert_eq!(changes, Some(train::Changes { samples: true, packs: Some((12, 3)), ..none }));
     assert!(first < second && second < third && third < fourth);
+}
+
+/// Lets a run learn from a copy of its data, which can be changed.
+fn own_data(options: &mut classifier::Options) -> tempfile::TempDir {
+    let data = tempfile::tempdir().unwrap();
+    for name in ["train.tsv", "dev.tsv"] {
+        std::fs::copy(options.data_dir.join(name), data.path().join(name)).unwrap();
+    }
+    options.data_dir = data.path().to_path_buf();
+    data
+}
+
+/// Leaves the first rows of a file.
+fn keep_rows(path: &Path, rows: usize) {
+    let all = std::fs::read_to_string(path).unwrap();
+    let kept: Vec<&str> = all.lines().take(rows).collect();
+    std::fs::write(path, kept.join("\n") + "\n").unwrap();
 }
 
 fn read(path: impl AsRef<Path>) -> Vec<u8> {
@@ -126,12 +138,9 @@ fn records_of_a_run_are_its_own() {
 /// Scores on another dev set say nothing about the best so far.
 #[test]
 fn another_dev_set_begins_anew() {
-    let (folder, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let folder = tempfile::tempdir().unwrap();
     let Some(mut options) = mrpc(folder.path()) else { return };
-    for name in ["train.tsv", "dev.tsv"] {
-        std::fs::copy(options.data_dir.join(name), data.path().join(name)).unwrap();
-    }
-    options.data_dir = data.path().to_path_buf();
+    let data = own_data(&mut options);
     options.schedule.epochs = 1.0;
     let (first, _) = words(&options);
     let (again, seen) = words(&options);
@@ -142,9 +151,7 @@ fn another_dev_set_begins_anew() {
     options.schedule.epochs = 2.0;
     words(&options);
     options.evaluate = true;
-    let rows = std::fs::read_to_string(data.path().join("dev.tsv")).unwrap();
-    let kept: Vec<&str> = rows.lines().take(4).collect();
-    std::fs::write(data.path().join("dev.tsv"), kept.join("\n") + "\n").unwrap();
+    keep_rows(&data.path().join("dev.tsv"), 4);
     let (other, seen) = words(&options);
     let last = other.steps;
     let expected = ["from", "evaluating", "evaluated"].map(|word| format!("{word} {last}"));
