@@ -144,6 +144,8 @@ impl Options {
 pub struct Step {
     /// How many steps were taken before.
     pub number: u64,
+    /// And how many by whoever left what is remembered.
+    pub before: u64,
     /// The learning rate.
     pub rate: f32,
     /// Another β₁ than the method's.
@@ -308,7 +310,7 @@ impl Optimizer {
         let adam = |adam: &Adam| {
             let beta1 = step.beta1.unwrap_or(adam.beta1);
             let correction = |beta: f64| match adam.bias_correction {
-                true => (1.0 / (1.0 - beta.powf((step.number + 1) as f64))) as f32,
+                true => (1.0 / (1.0 - beta.powf((step.before + step.number + 1) as f64))) as f32,
                 false => 1.0,
             };
             frazil_kernels::optim::Adam {

@@ -158,6 +158,8 @@ impl Run<'_> {
                     if is_first_from_it && self.trainer.comm().is_first() {
                         self.keeper.take_back(&saved)?;
                     }
+                    // Whoever leaves first may take the others along.
+                    self.trainer.comm().barrier()?;
                     return Err(error.into());
                 }
                 step => step?,

@@ -5,9 +5,9 @@
 //! and put back: it then goes on as if nothing had been, bit for bit, at the same number of threads
 //! or another.
 //!
-//! With several ranks ([`Options::comm`]) each has a part of every batch, and all come to what one
-//! process would have come to with the whole: losses and gradients are weighted by what each rank's are
-//! means over, and dropout knows where in the whole batch an example stands.
+//! Into how many batches the examples of a step are cut, and how many ranks ([`Options::comm`]) share
+//! them, makes no difference but for rounding: losses and gradients are weighted by what each batch's
+//! are means over, and dropout knows where in the whole step an example stands.
 
 use std::sync::Arc;
 
@@ -79,15 +79,15 @@ impl Options {
 
 /// The input that the loss's factor is fed as.
 const SCALE: &str = "loss_scale";
-/// What the weights of a loss's parts are fed as, followed by their names: with several ranks only.
+/// What the weights of a loss's parts are fed as, followed by their names.
 const SHARE: &str = "loss_share/";
 
-/// A batch of a step, as a part of what all ranks have.
+/// A batch as a part of its step: of all batches of all ranks.
 #[derive(Clone, Debug)]
 struct Part {
-    /// How much each loss counts among those of all ranks.
+    /// How much each of its losses counts.
     shares: Vec<f64>,
-    /// Examples that ranks before this one have.
+    /// Examples before its own.
     first: usize,
 }
 
@@ -96,7 +96,7 @@ struct Part {
 pub struct Report {
     /// Steps that were taken before this one.
     pub step: u64,
-    /// The mean of the batches' losses.
+    /// The loss over all batches.
     pub loss: f64,
     /// What the loss is the sum of, by name, if it is one.
     pub parts: Vec<(String, f64)>,
@@ -110,9 +110,9 @@ pub struct Report {
 }
 
 /// What a step computes: a graph that is raised and has its gradients. Making it is most of what planning
-/// takes, and it can be stored: it depends on the graph that it was made of, on whether there are
-/// several ranks, and on what of the options says what is computed (dropout, packing, recomputation,
-/// norms), not on weights, instructions or threads.
+/// takes, and it can be stored: it depends on the graph that it was made of, and on what of the options
+/// says what is computed (dropout, packing, recomputation, norms), not on weights, instructions, threads
+/// or ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "StoredStep")]
 pub struct StepGraph {
@@ -171,6 +171,8 @@ pub struct Trainer {
     optimizer: Optimizer,
     loss_scale: LossScale,
     step: u64,
+    /// Steps that what the optimizer remembers is of, beside those.
+    steps_before: u64,
     /// The loss and its parts.
     losses: Vec<String>,
     layout: Layout,
@@ -210,6 +212,7 @@ impl Trainer {
             idle: Parameters::default(),
             loss_scale: options.loss_scale,
             step: 0,
+            steps_before: 0,
             losses,
             layout,
             sums: Vec::new(),
@@ -263,36 +266,43 @@ impl Trainer {
         &self.engine
     }
 
-    /// Takes a step over these batches: the gradients are those of the mean of their losses.
+    /// Takes a step over these batches: the gradients are those of one batch that has the examples of all.
     ///
     /// A loss or gradients that are no number are an error, and the weights stay as they were; with a
     /// dynamic factor on the loss, gradients that overflow are passed over instead.
     pub fn step(&mut self, batches: &[&Inputs]) -> Result<Report> {
         let (last, others) = batches.split_last().ok_or(Error::NoBatch)?;
         let parts = self.parts(batches)?;
-        let mut losses = vec![0.0; self.losses.len()];
-        for (number, batch) in others.iter().enumerate() {
-            let inputs = self.fed(batch, number, batches.len(), &parts[number]);
+        let mut sums = Sums { losses: vec![0.0; self.losses.len()], squares: 0.0 };
+        for (number, (batch, part)) in others.iter().zip(&parts).enumerate() {
+            let inputs = self.fed(batch, part);
             let outputs = self.worker.run_with(&inputs, &self.parameters)?;
-            add_losses(&mut losses, &outputs, &parts[number])?;
+            sums.add(&outputs, &self.layout, part)?;
             add_grads(&mut self.sums, &self.engine, number == 0, &self.layout, &outputs)?;
-        }
-        let inputs = self.fed(last, others.len(), batches.len(), &parts[others.len()]);
-        let (taken, losses) = match self.shard.is_some() {
-            true => {
-                self.last_batch_of_many(&inputs, batches.len(), &parts[others.len()], losses)?
+            if self.shard.is_none() {
+                check_loss(sums.losses[0], self.loss_scale, self.step)?;
             }
-            false => self.last_batch(&inputs, batches.len(), &parts[others.len()], losses)?,
+        }
+        let part = &parts[others.len()];
+        let inputs = self.fed(last, part);
+        let is_alone = others.is_empty();
+        let taken = match self.shard.take() {
+            None => self.last_batch(&inputs, is_alone, part, &mut sums)?,
+            Some(mut shard) => {
+                let taken = self.last_batch_of_many(&mut shard, &inputs, is_alone, part, &mut sums);
+                self.shard = Some(shard);
+                taken?
+            }
         };
         let counts = self.loss_scale.after(taken.changed);
         if !taken.changed && counts {
             let what = "norm of the gradients";
             return Err(Error::NotFinite { what, step: self.step + 1, value: taken.norm });
         }
-        let parts = self.losses.iter().cloned().zip(losses.iter().copied()).skip(1);
+        let parts = self.losses.iter().cloned().zip(sums.losses.iter().copied()).skip(1);
         let report = Report {
             step: self.step,
-            loss: losses[0],
+            loss: sums.losses[0],
             parts: parts.collect(),
             rate: self.options.schedule.rate(self.step),
             norm: taken.norm,
@@ -302,97 +312,91 @@ impl Trainer {
         Ok(report)
     }
 
-    /// Runs the last batch of a step, and changes the weights. Gives the mean losses, too.
+    /// Runs the last batch of a step, which may be its only one, and changes the weights.
     fn last_batch(
         &mut self,
         inputs: &Inputs,
-        batches: usize,
+        is_alone: bool,
         part: &Part,
-        mut losses: Vec<f64>,
-    ) -> Result<(Taken, Vec<f64>)> {
+        sums: &mut Sums,
+    ) -> Result<Taken> {
+        let step = self.step_of();
         let outputs = self.worker.run_with(inputs, &self.parameters)?;
-        add_losses(&mut losses, &outputs, part)?;
-        losses.iter_mut().for_each(|loss| *loss /= batches as f64);
-        check_loss(losses[0], self.loss_scale, self.step)?;
+        sums.add(&outputs, &self.layout, part)?;
+        check_loss(sums.losses[0], self.loss_scale, self.step)?;
         let (pool, isa) = (self.engine.pool(), self.engine.isa());
         let mut own = Vec::new();
-        let mut square_sum = None;
-        let grads: Vec<&[f32]> = if batches == 1 {
+        let grads: Vec<&[f32]> = if is_alone {
             for at in self.layout.grads() {
                 own.push(outputs.numbers(at)?);
-            }
-            if !self.layout.rows.is_empty() {
-                let dense = (0..own.len()).filter(|at| !self.layout.rows.contains(at));
-                let mut sum = self.optimizer.square_sum(pool, isa, dense.map(|at| &*own[at]));
-                for at in self.layout.squares() {
-                    sum += number(&outputs, at)?;
-                }
-                square_sum = Some(sum);
             }
             own.iter().map(|grad| &**grad).collect()
         } else {
             add_grads(&mut self.sums, &self.engine, false, &self.layout, &outputs)?;
             self.sums.iter().map(Vec::as_slice).collect()
         };
-        let step = step_of(&self.options, self.loss_scale, self.step, batches, square_sum);
+        let dense = (0..grads.len()).filter(|at| !self.layout.rows.contains(at));
+        let dense = self.optimizer.square_sum(pool, isa, dense.map(|at| grads[at]));
+        let step = optim::Step { square_sum: Some(dense + sums.squares), ..step };
         let pairs = self.parameters.all_mut().zip(grads).collect();
-        Ok((self.optimizer.step(pool, isa, &step, pairs), losses))
+        Ok(self.optimizer.step(pool, isa, &step, pairs))
     }
 
     /// The same as one of several ranks.
     fn last_batch_of_many(
         &mut self,
+        shard: &mut Shard,
         inputs: &Inputs,
-        batches: usize,
+        is_alone: bool,
         part: &Part,
-        mut losses: Vec<f64>,
-    ) -> Result<(Taken, Vec<f64>)> {
-        let Self { engine, worker, parameters, layout, sums, optimizer, shard, .. } = self;
-        let Some(shard) = shard else { return Err(Error::NoBatch) };
+        sums: &mut Sums,
+    ) -> Result<Taken> {
+        let step = self.step_of();
+        let Self { engine, worker, parameters, layout, sums: before, optimizer, .. } = self;
         let (pool, isa) = (engine.pool(), engine.isa());
         let outputs = shard.collect(|send| {
             let outputs = worker.run_showing(inputs, parameters, &mut |output, grad| {
                 let Some(weight) = layout.weight(output) else { return };
-                send(weight, &mut |to| match sums.get(weight).filter(|_| batches > 1) {
+                send(weight, &mut |to| match before.get(weight).filter(|_| !is_alone) {
                     Some(sum) => pointwise::add_f32(pool, isa, grad, sum, to),
                     None => copy_f32(pool, to, grad),
                 });
             })?;
             Ok(outputs)
         })?;
-        add_losses(&mut losses, &outputs, part)?;
-        losses.iter_mut().for_each(|loss| *loss /= batches as f64);
+        sums.add(&outputs, layout, part)?;
         // Of what is ours the squares of sums, and of looked-up rows those of our own rows.
-        let by_rows = |at: &usize| batches == 1 && layout.rows.contains(at);
         let ours: Vec<usize> = (0..parameters.len()).filter(|at| shard.is_ours(*at)).collect();
-        let dense = ours.iter().filter(|at| !by_rows(at)).map(|at| shard.grad(*at));
-        let mut squares = optimizer.square_sum(pool, isa, dense);
-        if batches == 1 {
-            for at in layout.squares() {
-                squares += number(&outputs, at)?;
-            }
+        let dense = ours.iter().filter(|at| !layout.rows.contains(at)).map(|at| shard.grad(*at));
+        let squares = optimizer.square_sum(pool, isa, dense) + sums.squares;
+        sums.losses = shard.add_up(&[sums.losses.as_slice(), &[squares]].concat())?;
+        sums.squares = sums.losses.pop().unwrap_or(f64::NAN);
+        check_loss(sums.losses[0], self.loss_scale, self.step)?;
+        if !sums.squares.is_finite() {
+            return Ok(Taken { norm: sums.squares, changed: false });
         }
-        let mut all = shard.add_up(&[losses.as_slice(), &[squares]].concat())?;
-        let squares = all.pop().unwrap_or(f64::NAN);
-        check_loss(all[0], self.loss_scale, self.step)?;
-        let step = step_of(&self.options, self.loss_scale, self.step, batches, Some(squares));
-        if !squares.is_finite() {
-            return Ok((Taken { norm: squares, changed: false }, all));
-        }
-        let taken = shard.exchange(parameters.all_mut(), |weights, done| {
+        let step = optim::Step { square_sum: Some(sums.squares), ..step };
+        shard.exchange(parameters.all_mut(), |weights, done| {
             let grads = ours.iter().map(|at| shard.grad(*at));
             let pairs = weights.into_iter().zip(grads).collect();
             optimizer.step_showing(pool, isa, &step, pairs, done)
-        })?;
-        Ok((taken, all))
+        })
     }
 
-    /// What our batches are of those of all ranks.
+    /// What the optimizer takes a step with, but for the gradients' norm.
+    fn step_of(&self) -> optim::Step {
+        optim::Step {
+            number: self.step,
+            before: self.steps_before,
+            rate: self.options.schedule.rate(self.step),
+            beta1: self.options.beta1.map(|beta| beta.at(self.step)),
+            divisor: self.loss_scale.scale(),
+            square_sum: None,
+        }
+    }
+
+    /// What our batches are of the whole step.
     fn parts(&self, batches: &[&Inputs]) -> Result<Vec<Part>> {
-        let Some(shard) = &self.shard else {
-            let whole = Part { shares: vec![1.0; self.losses.len()], first: 0 };
-            return Ok(vec![whole; batches.len()]);
-        };
         let mut own = Vec::new();
         let mut of_batches = Vec::new();
         for batch in batches {
@@ -401,20 +405,22 @@ impl Trainer {
             own.extend(means.iter().map(|mean| mean.over));
             of_batches.push(means);
         }
-        let rank = shard.comm().rank();
-        let all = all_numbers(shard.comm(), &own)?;
-        let mut at = 0;
-        let mut next = || {
-            at += 1;
-            let before: f64 = all[..rank].iter().map(|each| each[at - 1]).sum();
-            let total: f64 = all.iter().map(|each| each[at - 1]).sum();
-            (before, total)
+        let (comm, width) = (self.comm(), 1 + self.losses.len());
+        let all = all_numbers(comm, &own)?;
+        let of =
+            |number: usize, what: usize| all.iter().map(move |rank| rank[number * width + what]);
+        let numbers = 0..batches.len();
+        let total = |what: usize| numbers.clone().flat_map(|number| of(number, what)).sum();
+        let totals: Vec<f64> = (1..width).map(total).collect();
+        // Examples follow each other batch by batch, and in each of them rank by rank.
+        let mut before = 0.0;
+        let part = |(number, means): (usize, Vec<Mean>)| {
+            let first = before + of(number, 0).take(comm.rank()).sum::<f64>();
+            before += of(number, 0).sum::<f64>();
+            let shares = means.iter().zip(&totals).map(|(mean, total)| mean.share_of(*total));
+            Part { shares: shares.collect(), first: first as usize }
         };
-        let part = |means: Vec<Mean>| Part {
-            first: next().0 as usize,
-            shares: means.iter().map(|mean| mean.share_of(next().1)).collect(),
-        };
-        Ok(of_batches.into_iter().map(part).collect())
+        Ok(of_batches.into_iter().enumerate().map(part).collect())
     }
 
     /// Bytes that steps have taken so far beside weights and what the optimizer remembers: values
@@ -432,12 +438,12 @@ impl Trainer {
     /// What each part of a step over this batch takes, but for the optimizer.
     pub fn profile(&mut self, batch: &Inputs) -> Result<Vec<StepTime>> {
         let whole = Part { shares: vec![1.0; self.losses.len()], first: 0 };
-        let inputs = self.fed(batch, 0, 1, &whole);
+        let inputs = self.fed(batch, &whole);
         Ok(self.worker.profile_with(&inputs, Some(&self.parameters))?)
     }
 
     /// A batch with what else the graph is fed.
-    fn fed(&self, batch: &Inputs, number: usize, of: usize, part: &Part) -> Inputs {
+    fn fed(&self, batch: &Inputs, part: &Part) -> Inputs {
         let mut inputs = batch.clone();
         let scalar = |value: f32| Tensor::from_vec([], vec![value]).expect("one number");
         let scale = self.loss_scale.scale();
@@ -449,9 +455,7 @@ impl Trainer {
             }
         }
         if self.layout.dropout {
-            // Every batch of a step has chances of its own.
-            let at = self.step.wrapping_mul(of as u64).wrapping_add(number as u64);
-            let key = Tensor::from_vec([2], vec![self.options.seed as i64, at as i64]);
+            let key = Tensor::from_vec([2], vec![self.options.seed as i64, self.step as i64]);
             inputs.insert(KEY.to_owned(), key.expect("two numbers"));
             let first = Tensor::from_vec([], vec![part.first as i32]).expect("one number");
             inputs.insert(FIRST.to_owned(), first);
@@ -485,6 +489,9 @@ impl Trainer {
             (name.to_owned(), tensor)
         };
         let mut rest = vec![integer(STEP, self.step), integer(SEED, self.options.seed)];
+        if self.steps_before > 0 {
+            rest.push(integer(BEFORE, self.steps_before));
+        }
         if let LossScale::Dynamic { scale, since, .. } = self.loss_scale {
             rest.push(integer(SINCE, since));
             let scale = Tensor::from_vec([], vec![scale]).expect("one number");
@@ -512,7 +519,8 @@ impl Trainer {
     }
 
     /// Lets the optimizer remember what a store says that one remembered; what it lacks stays 0. Gives
-    /// how many slots it had.
+    /// how many slots it had. Means that were taken over so many steps already have no need of a correction
+    /// for having begun at 0.
     pub fn load_slots(&mut self, store: &dyn TensorStore) -> Result<usize> {
         let mut loaded = 0;
         for (of, slot, values) in self.optimizer.slots_mut() {
@@ -525,6 +533,9 @@ impl Trainer {
             fill_slot(&name, values, &tensor)?;
             tensor.release();
             loaded += 1;
+        }
+        if loaded > 0 && store.info(STEP).is_some() {
+            self.steps_before = integer(store, STEP)?;
         }
         Ok(loaded)
     }
@@ -562,6 +573,7 @@ impl Trainer {
             });
         }
         let seed = stored_seed(state)?.unwrap_or(self.options.seed);
+        let before = state.info(BEFORE).map(|_| integer(BEFORE)).transpose()?;
         let mut loss_scale = self.options.loss_scale;
         // A run with a factor that stays the same does not store it.
         let moves = state.info(SINCE).is_some();
@@ -581,6 +593,7 @@ impl Trainer {
         }
         (self.parameters, self.step, self.loss_scale) = (parameters, step, loss_scale);
         self.options.seed = seed;
+        self.steps_before = before.unwrap_or(0);
         Ok(())
     }
 }
@@ -615,6 +628,7 @@ fn fill_slot(name: &str, values: &mut [f32], stored: &Tensor) -> Result<()> {
 /// Names of what a state has beside weights and slots.
 const STEP: &str = "global_step";
 const SEED: &str = "frazil/seed";
+const BEFORE: &str = "frazil/steps_before";
 const FACTOR: &str = "frazil/loss_scale";
 const SINCE: &str = "frazil/loss_scale_steps";
 
@@ -652,21 +666,33 @@ fn number(outputs: &Outputs<'_>, at: usize) -> Result<f64> {
     Ok(outputs.numbers(at)?.first().copied().unwrap_or(f32::NAN).into())
 }
 
-/// Adds what the losses of our part of a batch are of those of the whole.
-fn add_losses(sums: &mut [f64], outputs: &Outputs<'_>, part: &Part) -> Result<()> {
-    let mut parts = 0.0;
-    for (at, sum) in sums.iter_mut().enumerate().skip(1) {
-        let own = number(outputs, at)? * part.shares[at];
-        *sum += own;
-        parts += own;
+/// What is added up over the batches of a step.
+struct Sums {
+    losses: Vec<f64>,
+    /// Of the squares of looked-up rows.
+    squares: f64,
+}
+
+impl Sums {
+    /// Adds what the losses of a batch are of those of the whole step, and its rows.
+    fn add(&mut self, outputs: &Outputs<'_>, layout: &Layout, part: &Part) -> Result<()> {
+        let mut parts = 0.0;
+        for (at, sum) in self.losses.iter_mut().enumerate().skip(1) {
+            let own = number(outputs, at)? * part.shares[at];
+            *sum += own;
+            parts += own;
+        }
+        // Of several batches a sum is known by its parts only.
+        let whole = part.shares.iter().all(|share| *share == 1.0);
+        self.losses[0] += match self.losses.len() > 1 && !whole {
+            true => parts,
+            false => number(outputs, 0)? * part.shares[0],
+        };
+        for at in layout.squares() {
+            self.squares += number(outputs, at)?;
+        }
+        Ok(())
     }
-    // With several ranks a sum is known by its parts only.
-    let whole = part.shares.iter().all(|share| *share == 1.0);
-    sums[0] += match sums.len() > 1 && !whole {
-        true => parts,
-        false => number(outputs, 0)? * part.shares[0],
-    };
-    Ok(())
 }
 
 /// A loss to go on with; a factor that adapts itself sees the gradients first.
@@ -674,23 +700,6 @@ fn check_loss(loss: f64, scale: LossScale, step: u64) -> Result<()> {
     match loss.is_finite() || !matches!(scale, LossScale::Static(_)) {
         true => Ok(()),
         false => Err(Error::NotFinite { what: "loss", step: step + 1, value: loss }),
-    }
-}
-
-/// What the optimizer takes a step with.
-fn step_of(
-    options: &Options,
-    scale: LossScale,
-    number: u64,
-    batches: usize,
-    square_sum: Option<f64>,
-) -> optim::Step {
-    optim::Step {
-        number,
-        rate: options.schedule.rate(number),
-        beta1: options.beta1.map(|beta| beta.at(number)),
-        divisor: scale.scale() * batches as f32,
-        square_sum,
     }
 }
 
@@ -718,7 +727,7 @@ fn add_grads(
 fn add_gradients(graph: &mut Graph, options: &Options) -> Result<Layout> {
     let losses = graph.outputs.len();
     graph.prune();
-    let shares = options.comm.size() > 1 && losses > 1;
+    let shares = losses > 1;
     let loss = match graph.outputs.first() {
         Some(_) if shares => weighted_loss(graph)?,
         Some(port) => port.value,

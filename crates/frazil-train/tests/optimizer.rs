@@ -51,7 +51,7 @@ impl Training {
     }
 
     fn step(&mut self, number: u64, rate: f32, grads: &Numbers) -> f64 {
-        let step = Step { number, rate, beta1: None, divisor: 1.0, square_sum: None };
+        let step = Step { number, before: 0, rate, beta1: None, divisor: 1.0, square_sum: None };
         let pairs = self
             .weights
             .iter_mut()
@@ -294,7 +294,8 @@ fn what_is_no_number_changes_nothing() {
     let weights = Numbers::from([("w".into(), vec![1.0; 5])]);
     let mut training = Training::new(Options::bert(), weights.clone(), Isa::Scalar);
     let grads = [1.0, f32::NAN, 1.0, 1.0, 1.0];
-    let step = Step { number: 0, rate: 1.0, beta1: None, divisor: 1.0, square_sum: None };
+    let step =
+        Step { number: 0, before: 0, rate: 1.0, beta1: None, divisor: 1.0, square_sum: None };
     let weight = training.weights.get_mut("w").unwrap();
     let pairs = vec![(weight.as_mut_slice(), &grads[..])];
     let taken = training.optimizer.step(&training.pool, Isa::Scalar, &step, pairs);

@@ -107,8 +107,14 @@ fn train(golden: &Golden, packed: bool) {
         let told = f64::from(schedule.rate(i as u64));
         assert_eq!(told, step["lr"].as_f64().unwrap(), "{head}, step {i}");
         let rate = updates.rate(i as u64);
-        let step =
-            Step { number: i as u64, rate, beta1: None, divisor: 1.0, square_sum: Some(original) };
+        let step = Step {
+            number: i as u64,
+            before: 0,
+            rate,
+            beta1: None,
+            divisor: 1.0,
+            square_sum: Some(original),
+        };
         let mut left: BTreeMap<&str, &mut (Shape, Vec<f32>)> =
             values.iter_mut().map(|(name, value)| (name.as_str(), value)).collect();
         let pairs = weights.iter().zip(grads).map(|(name, grad)| {

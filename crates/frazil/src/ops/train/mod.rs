@@ -209,7 +209,7 @@ pub(crate) fn train_in(
     let comm = &*options.comm;
     let _lock = if lock.is_none() { hold(&options.output_dir, comm)? } else { None };
     let before = newest(&options.output_dir)?;
-    same_folder(comm, before.as_deref())?;
+    same_everywhere(comm, before.as_deref(), &reader)?;
     if before.is_none() {
         let sizes = sizes(options);
         let weights = weights.as_ref().map(|weights| start::Start::new(weights, sizes));
@@ -226,7 +226,7 @@ pub(crate) fn train_in(
     let plan = Plan {
         steps: options.steps,
         save_every: options.save_every,
-        accumulate: options.accumulate,
+        accumulate: cut(options)?.batches,
     };
     let mut run = Run {
         trainer: &mut trainer,
@@ -260,7 +260,7 @@ pub(crate) fn train_in(
         writer = Some(history::Writer::create(&options.output_dir, from, options.steps)?);
     }
     let _listens = options.stop.listen();
-    let checkpoint = run.go(&mut |event| match event {
+    let went = run.go(&mut |event| match event {
         run::Event::Begin(seen) => watch(Event::Begin(seen)),
         run::Event::Step(step, weights) => {
             tokens += step.tokens as u64;
@@ -273,8 +273,11 @@ pub(crate) fn train_in(
             writer.as_mut().map_or(Ok(()), history::Writer::flush)?;
             watch(Event::Saved(path, step, stopping))
         }
-    })?;
-    writer.as_mut().map_or(Ok(()), history::Writer::finish)?;
+    });
+    // The curves of a run that cannot go on show why.
+    let finished = writer.as_mut().map_or(Ok(()), history::Writer::finish);
+    let checkpoint = went?;
+    finished?;
     let steps = trainer.steps();
     let (taken, stopped) = (steps - from, is_stopped(options)?);
     Ok(Trained { checkpoint, steps, taken, stopped, tokens, seconds })
@@ -301,7 +304,7 @@ fn open_reader(options: &Options) -> Result<Reader> {
     let comm = &*options.comm;
     let reading = ReaderOptions {
         repeat: true,
-        packs: options.reading.packs / comm.size(),
+        packs: cut(options)?.packs / comm.size(),
         part: (comm.rank(), comm.size()),
         limits: limits(options),
         ..options.reading.clone()
@@ -348,6 +351,28 @@ fn limits(options: &Options) -> Limits {
     Limits { vocabulary: limits.vocabulary.filter(|_| options.form.vocabulary.is_none()), ..limits }
 }
 
+/// How a step is cut into what is computed at once.
+struct Cut {
+    /// Packs of all ranks together.
+    packs: usize,
+    /// How often.
+    batches: usize,
+}
+
+/// Where ranks cannot share a batch, they share several at once: each computes about as many packs at once as
+/// one process would.
+fn cut(options: &Options) -> Result<Cut> {
+    let (packs, batches, ranks) = (options.reading.packs, options.accumulate, options.comm.size());
+    let together = (1..=ranks).find(|times| (packs * times).is_multiple_of(ranks));
+    match together.filter(|times| batches.is_multiple_of(*times)) {
+        Some(times) => Ok(Cut { packs: packs * times, batches: batches / times }),
+        None => Err(Error::Usage {
+            what: format!("a step of {packs} × {batches} has no {ranks} equal parts"),
+            hint: "give a batch size that the number of processes divides".into(),
+        }),
+    }
+}
+
 /// What can be told before anything is opened.
 fn check(options: &Options) -> Result<()> {
     let wrong = |what: String, hint: &str| Err(Error::Usage { what, hint: hint.into() });
@@ -360,14 +385,10 @@ fn check(options: &Options) -> Result<()> {
         let what = format!("a step of {each} × {} is too large", options.accumulate);
         return wrong(what, &format!("give a batch, times what is accumulated, of {MOST} or less"));
     }
-    let ranks = options.comm.size();
-    if !options.reading.packs.is_multiple_of(ranks) {
-        let what = format!("a batch of {} has no {ranks} equal parts", options.reading.packs);
-        return wrong(what, "give a batch size that the number of processes divides");
-    }
     if options.accumulate == 0 {
         return wrong("gradients of 0 batches make no step".into(), "accumulate 1 batch or more");
     }
+    cut(options)?;
     if options.steps == 0 {
         let hint = "give more data, more epochs or a smaller batch";
         return wrong("there is not even one step to take".into(), hint);
@@ -412,9 +433,8 @@ fn step_graph(
     let cache = PlanCache::new(folder, options.comm.is_first());
     let Options { head, labels, config, formulas, .. } = options;
     let trainer::Options { dropout, packed, recompute, norm_of_rows, .. } = how;
-    let many = options.comm.size() > 1;
     let model = (head, labels, config, formulas);
-    let parts = (model, dropout, packed, recompute, norm_of_rows, many);
+    let parts = (model, dropout, packed, recompute, norm_of_rows);
     let cached = cache.plan("step", &parts, make)?;
     watch(Event::Planned(&cached.path, cached.was_there))?;
     Ok(cached.plan)
@@ -463,23 +483,28 @@ fn same_seed(there: &Checkpoint, asked: u64, checkpoint: &Path) -> Result<()> {
     })
 }
 
-/// Makes sure that all ranks begin with the same, before one of them writes.
-fn same_folder(comm: &dyn Comm, newest: Option<&Path>) -> Result<()> {
-    let own = newest.map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
-    let all = comm.all_gather(own.as_bytes())?;
-    let Some(other) = all.iter().position(|said| *said != all[0]) else { return Ok(()) };
-    let shown = |said: &[u8]| match said {
-        [] => "no checkpoint".to_owned(),
-        said => format!("`{}`", String::from_utf8_lossy(said)),
+/// Makes sure that all ranks begin with the same and learn from the same, before one of them writes.
+fn same_everywhere(comm: &dyn Comm, newest: Option<&Path>, reader: &Reader) -> Result<()> {
+    let other = |own: &str| -> Result<Option<(String, usize, String)>> {
+        let all = comm.all_gather(own.as_bytes())?;
+        let text = |said: &Vec<u8>| String::from_utf8_lossy(said).into_owned();
+        let other = all.iter().position(|said| *said != all[0]);
+        Ok(other.map(|rank| (text(&all[0]), rank, text(&all[rank]))))
     };
-    Err(Error::Usage {
-        what: format!(
-            "rank 0 finds {} in the folder, and rank {other} {}",
-            shown(&all[0]),
-            shown(&all[other])
-        ),
-        hint: "the folder has to be one that all processes see".into(),
-    })
+    let own = newest.map_or("no checkpoint".to_owned(), |path| format!("`{}`", path.display()));
+    if let Some((first, rank, found)) = other(&own)? {
+        return Err(Error::Usage {
+            what: format!("rank 0 finds {first} in the folder, and rank {rank} {found}"),
+            hint: "the folder has to be one that all processes see".into(),
+        });
+    }
+    match other(&reader.identity().to_string())? {
+        None => Ok(()),
+        Some((_, rank, _)) => Err(Error::Usage {
+            what: format!("rank {rank} would learn from other samples than rank 0"),
+            hint: "all processes have to see the same files, and be started with the same flags".into(),
+        }),
+    }
 }
 
 /// The original's graph with its loss; `whole`: with all that it gives, as it stands in files.
