@@ -217,7 +217,9 @@ impl World {
                 ("vocab-length", "307"),
                 ("sequence-length", "48"),
                 ("mask-tokens", "8"),
-                ("batch-size", "8"),
+                // Shared by two all the same: several of these batches at once.
+                ("batch-size", "1"),
+                ("gradient-accumulation-factor", "8"),
                 ("optimizer", "LAMB_NO_BIAS"),
                 ("learning-rate", "1e-3"),
                 ("input-files", "text.tfrecord"),

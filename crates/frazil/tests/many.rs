@@ -160,7 +160,7 @@ fn a_batch_that_cannot_be_shared_is_refused() {
         let options = mrpc(folder.path(), comm).unwrap();
         classifier::train(&options, &mut |_| Ok(Go::On)).unwrap_err().to_string()
     }) {
-        assert_eq!(said, "a batch of 8 has no 3 equal parts");
+        assert_eq!(said, "a step of 8 × 1 has no 3 equal parts");
     }
 }
 
@@ -271,42 +271,44 @@ fn run_squad_answers_by_three() {
     same_files(one.path(), many.path(), &names);
 }
 
-/// Masked pieces and next sentences, packed, with evaluations on the way.
+/// Masked pieces and next sentences in packs, with an evaluation on the way. A step has four packs.
+fn pretraining(
+    folder: &Path,
+    comm: Arc<dyn Comm>,
+    [packs, accumulate]: [usize; 2],
+) -> Option<pretrain::Options> {
+    let config = BertConfig::read(shared("fixtures/data/bert_config_small.json")?).unwrap();
+    let records = vec![shared("fixtures/pretrain/tf_examples.tfrecord")?];
+    let rate = Bert { rate: 1e-4, steps: 50, warmup: 5 };
+    let reading = ReaderOptions {
+        packs,
+        shuffle: Some(7),
+        depth: Depth::AtMost(3),
+        ..ReaderOptions::default()
+    };
+    let on = evaluate::Options {
+        config: config.clone(),
+        formulas: Default::default(),
+        head: Head::Pretraining,
+        records: records.clone(),
+        reading: ReaderOptions { packs: 3, depth: Depth::AtMost(1), ..ReaderOptions::default() },
+        form: Default::default(),
+        batches: Some(7),
+        threads: Some(1),
+        plans: None,
+    };
+    let mut train = train::Options::bert(Head::Pretraining, config, rate, folder.to_owned());
+    train.init_checkpoint = Some(shared("fixtures/pretrain")?.join("model.ckpt-40"));
+    (train.records, train.reading, train.threads) = (records, reading, Some(1));
+    (train.comm, train.accumulate) = (comm, accumulate);
+    let evaluation = Judgement { on, triggers: vec![50, 100_000], target: None };
+    Some(pretrain::Options { train, evaluation: Some(evaluation), most_sequences: None })
+}
+
+/// However a step is cut into what is computed at once.
 #[test]
 fn pre_training_by_two() {
-    let [one, two] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let options = |folder: &Path, comm: Arc<dyn Comm>| {
-        let config = BertConfig::read(shared("fixtures/data/bert_config_small.json")?).unwrap();
-        let records = vec![shared("fixtures/pretrain/tf_examples.tfrecord")?];
-        let rate = Bert { rate: 1e-4, steps: 50, warmup: 5 };
-        let reading = ReaderOptions {
-            packs: 4,
-            shuffle: Some(7),
-            depth: Depth::AtMost(3),
-            ..ReaderOptions::default()
-        };
-        let on = evaluate::Options {
-            config: config.clone(),
-            formulas: Default::default(),
-            head: Head::Pretraining,
-            records: records.clone(),
-            reading: ReaderOptions {
-                packs: 3,
-                depth: Depth::AtMost(1),
-                ..ReaderOptions::default()
-            },
-            form: Default::default(),
-            batches: Some(7),
-            threads: Some(1),
-            plans: None,
-        };
-        let mut train = train::Options::bert(Head::Pretraining, config, rate, folder.to_owned());
-        train.init_checkpoint = Some(shared("fixtures/pretrain")?.join("model.ckpt-40"));
-        (train.records, train.reading, train.threads) = (records, reading, Some(1));
-        train.comm = comm;
-        let evaluation = Judgement { on, triggers: vec![50, 100_000], target: None };
-        Some(pretrain::Options { train, evaluation: Some(evaluation), most_sequences: None })
-    };
+    let one = tempfile::tempdir().unwrap();
     let run = |options: &pretrain::Options| {
         let mut heard = Vec::new();
         let report = pretrain::pretrain(options, &mut |event| {
@@ -319,19 +321,41 @@ fn pre_training_by_two() {
         });
         (report.unwrap(), heard)
     };
-    let Some(alone) = options(one.path(), Arc::new(Solo)) else { return };
+    let Some(alone) = pretraining(one.path(), Arc::new(Solo), [4, 1]) else { return };
     let (expected, losses) = run(&alone);
     assert!(expected.sequences > 4 * 50, "several sequences of a pack");
-    let ended = each(2, |comm| run(&options(two.path(), comm).unwrap()));
-    close(&ended[0].1, &losses);
-    for (report, _) in &ended {
-        assert_eq!((report.steps, report.sequences), (50, expected.sequences));
-        assert_eq!(report.evaluations.len(), 1);
-        let [a, b] = [&report.evaluations[0], &expected.evaluations[0]];
-        assert_eq!((a.step, a.samples), (b.step, b.samples));
-        assert!((a.accuracy - b.accuracy).abs() < 1e-6, "{} {}", a.accuracy, b.accuracy);
+    for cut in [[4, 1], [1, 4]] {
+        let two = tempfile::tempdir().unwrap();
+        let ended = each(2, |comm| run(&pretraining(two.path(), comm, cut).unwrap()));
+        close(&ended[0].1, &losses);
+        for (report, _) in &ended {
+            assert_eq!((report.steps, report.sequences), (50, expected.sequences));
+            assert_eq!(report.evaluations.len(), 1);
+            let [a, b] = [&report.evaluations[0], &expected.evaluations[0]];
+            assert_eq!((a.step, a.samples), (b.step, b.samples));
+            assert!((a.accuracy - b.accuracy).abs() < 1e-6, "{} {}", a.accuracy, b.accuracy);
+        }
+        same_checkpoint(&ended[0].0.checkpoint, &expected.checkpoint);
     }
-    same_checkpoint(&ended[0].0.checkpoint, &expected.checkpoint);
+}
+
+/// Ranks that see other files learn nothing together.
+#[test]
+fn ranks_with_other_samples_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(_) = pretraining(folder.path(), Arc::new(Solo), [4, 1]) else { return };
+    for said in each(2, |comm| {
+        let is_first = comm.is_first();
+        let mut options = pretraining(folder.path(), comm, [4, 1]).unwrap();
+        if !is_first {
+            let other = shared("fixtures/pretrain/tf_examples_real_uncased.tfrecord");
+            options.train.records = vec![other.unwrap()];
+        }
+        pretrain::pretrain(&options, &mut |_| Ok(Go::On)).unwrap_err().to_string()
+    }) {
+        assert_eq!(said, "rank 1 would learn from other samples than rank 0");
+    }
+    assert!(!folder.path().join("model.ckpt-0.index").exists());
 }
 
 /// One of several processes that cannot know of each other would train the whole.

@@ -146,9 +146,13 @@ cases! {
     "a gradient that stops": |s| {
         // Σ x · stop(x): as if one of both were constant; the other way is left to `y`.
         let (x, y) = (s.x("x", &[3]), s.x("y", &[3]));
-        let still = s.push("still", Op::Unary(Unary::Floor), &[y]);
-        let product = s.push("product", Op::Binary(Binary::Mul), &[x, still]);
-        vec![s.push("sum", Op::Binary(Binary::Add), &[product, y])]
+        let mut sum = y;
+        for kind in [Unary::Floor, Unary::Round, Unary::Sign] {
+            let still = s.push("still", Op::Unary(kind), &[y]);
+            let product = s.push("product", Op::Binary(Binary::Mul), &[x, still]);
+            sum = s.push("sum", Op::Binary(Binary::Add), &[sum, product]);
+        }
+        vec![sum]
     };
     "add_n": |s| {
         let all = [s.x("a", &[2, 2]), s.x("b", &[2, 2]), s.x("c", &[2, 2])];

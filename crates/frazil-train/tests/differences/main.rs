@@ -77,8 +77,8 @@ fn check(case: &cases::Case) -> (f64, String) {
     worst
 }
 
-/// Operations through which no gradient passes: they have no slope, or give no real numbers; and
-/// those of files that frazil does not train.
+/// Operations, and kinds of them, through which no gradient passes: they have no slope, or give no real
+/// numbers; and those of files that frazil does not train.
 const WITHOUT: &[&str] = &[
     "Input",
     "InputWithDefault",
@@ -100,29 +100,59 @@ const WITHOUT: &[&str] = &[
     "FakeQuantize",
     "Scaled",
     "Foreign",
+    "Unary(StopGradient",
+    "Unary(Not",
+    "Binary(FloorDiv",
+    "Binary(FloorMod",
+    "Binary(And",
+    "Binary(Or",
 ];
 
-/// The table has a case for each operation of the source file that says what operations there are.
+/// What an enumeration of a source file has.
+fn names<'s>(source: &'s str, of: &str) -> Vec<&'s str> {
+    let body = source.split(&format!("pub enum {of} {{")).nth(1).unwrap();
+    let lines = body.split("\n}").next().unwrap().lines().map(str::trim);
+    let lines = lines.filter(|line| line.starts_with(char::is_uppercase));
+    lines.map(|line| line.split(['(', ',']).next().unwrap()).collect()
+}
+
+/// The table has a case for each operation, and each kind of one, of the source files that say which ones
+/// there are.
 #[test]
 fn no_rule_without_a_case() {
     let source = include_str!("../../../frazil-graph/src/op.rs");
-    let body = source.split("pub enum Op {").nth(1).unwrap().split("\n}").next().unwrap();
-    let names: BTreeSet<&str> = body
-        .lines()
-        .map(str::trim)
-        .filter(|line| line.starts_with(char::is_uppercase))
-        .map(|line| line.split(['(', ',']).next().unwrap())
-        .collect();
-    let mut covered: BTreeSet<String> = BTreeSet::new();
+    let training = include_str!("../../../frazil-graph/src/op/training.rs");
+    let mut all = BTreeSet::new();
+    all.extend(names(source, "Op").into_iter().map(str::to_owned));
+    for (of, source) in [("Unary", source), ("Binary", source), ("Training", training)] {
+        all.extend(names(source, of).into_iter().map(|name| format!("{of}({name}")));
+    }
+    let mut covered = BTreeSet::new();
     for case in CASES {
         let mut sketch = Sketch::default();
-        (case.build)(&mut sketch);
-        let kinds = sketch.graph.nodes().map(|(_, node)| format!("{:?}", node.op));
-        covered.extend(kinds.map(|kind| kind.split(['(', ' ', '{']).next().unwrap().to_owned()));
+        let outputs = (case.build)(&mut sketch);
+        kinds(&sketch, &mut covered);
+        // What only gradients are made of is tried with them.
+        let loss = sketch.loss(&outputs);
+        let wrt: Vec<Value> = sketch.numbers().into_iter().map(|(_, value)| value).collect();
+        gradients(&mut sketch.graph, loss, &wrt).unwrap();
+        let mut made = BTreeSet::new();
+        kinds(&sketch, &mut made);
+        covered.extend(made.into_iter().filter(|kind| kind.starts_with("Training(")));
     }
-    let missing: Vec<&&str> =
-        names.iter().filter(|name| !covered.contains(**name) && !WITHOUT.contains(name)).collect();
-    assert!(names.len() > 40 && missing.is_empty(), "no case for {missing:?}");
+    let has_one = |name: &str| covered.contains(name) || WITHOUT.contains(&name);
+    let missing: Vec<&String> = all.iter().filter(|name| !has_one(name)).collect();
+    assert!(all.len() > 80 && missing.is_empty(), "no case for {missing:?}");
+}
+
+/// The operations of a graph, `Unary`, and their kinds, `Unary(Tanh`.
+fn kinds(sketch: &Sketch, to: &mut BTreeSet<String>) {
+    for (_, node) in sketch.graph.nodes() {
+        let text = format!("{:?}", node.op);
+        let words: Vec<&str> = text.split(['(', ')', ' ', '{']).collect();
+        to.insert(words[0].to_owned());
+        to.extend(words.get(1).map(|kind| format!("{}({kind}", words[0])));
+    }
 }
 
 #[test]

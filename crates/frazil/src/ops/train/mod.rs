@@ -502,7 +502,8 @@ fn same_everywhere(comm: &dyn Comm, newest: Option<&Path>, reader: &Reader) -> R
         None => Ok(()),
         Some((_, rank, _)) => Err(Error::Usage {
             what: format!("rank {rank} would learn from other samples than rank 0"),
-            hint: "all processes have to see the same files, and be started with the same flags".into(),
+            hint: "all processes have to see the same files, and be started with the same flags"
+                .into(),
         }),
     }
 }
