@@ -27,8 +27,9 @@ pub enum Basis {
 pub struct Form {
     /// What each masked piece counts.
     pub basis: Basis,
-    /// Pieces that the model knows, where there may be others: those become [`UNKNOWN`], and are not
-    /// predicted. A masked piece 0 is not predicted either: files of MLPerf fill up with it.
+    /// Pieces that the model knows, where there may be others: those become [`UNKNOWN`]. What is masked and
+    /// cannot be predicted for that, as [`NO_PIECE`], has no loss and is never found, but counts in what
+    /// these are means over. So does a masked piece 0: files of MLPerf fill up with it.
     pub vocabulary: Option<usize>,
     /// Up to what every sequence is filled, and computed, as the original does it; nothing is if not given.
     pub padding: Option<Padding>,
@@ -46,6 +47,9 @@ pub struct Padding {
 /// `[UNK]` of Google's vocabularies.
 pub const UNKNOWN: i32 = 100;
 
+/// What stands for a masked piece that the model does not know.
+pub const NO_PIECE: i32 = -1;
+
 impl Form {
     /// Changes the batch.
     pub fn apply(&self, batch: &mut PackedBatch) {
@@ -53,11 +57,8 @@ impl Form {
         if let Some(vocabulary) = self.vocabulary {
             let other = |id: i32| usize::try_from(id).is_ok_and(|id| id >= vocabulary);
             batch.input_ids.iter_mut().filter(|id| other(**id)).for_each(|id| *id = UNKNOWN);
-            for (id, weight) in masked.ids.iter_mut().zip(&mut masked.weights) {
-                if *id == 0 || other(*id) {
-                    (*id, *weight) = (0, 0.0);
-                }
-            }
+            let unknown = masked.ids.iter_mut().filter(|id| **id == 0 || other(**id));
+            unknown.for_each(|id| *id = NO_PIECE);
         }
         if self.basis == Basis::Sequence {
             let mut sums = vec![0f32; batch.bounds.len()];
@@ -201,17 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn what_the_model_does_not_know_is_not_predicted() {
+    fn what_the_model_does_not_know_counts_and_is_not_predicted() {
         let mut known = batch();
         Form::default().apply(&mut known);
         assert_eq!(known, batch());
         let mut cut = batch();
         Form { vocabulary: Some(500), ..Form::default() }.apply(&mut cut);
         assert_eq!(cut.input_ids, [2, UNKNOWN, 3, 2, 7, 8, 9, 3]);
-        assert_eq!(
-            (cut.masked.ids, cut.masked.weights),
-            (vec![10, 0, 12, 0], vec![1.0, 0.0, 1.0, 0.0])
-        );
+        assert_eq!((cut.masked.ids, cut.masked.weights), (vec![10, -1, 12, -1], vec![1.0; 4]));
     }
 
     #[test]
@@ -222,7 +220,8 @@ mod tests {
         assert_eq!(by_sequence.masked.weights, [1.0, third, third, third]);
         let mut cut = batch();
         Form { basis: Basis::Sequence, vocabulary: Some(500), padding: None }.apply(&mut cut);
-        assert_eq!(cut.masked.weights, [1.0, 0.0, 1.0, 0.0]);
+        assert_eq!(cut.masked.ids, [10, -1, 12, -1]);
+        assert_eq!(cut.masked.weights, [1.0, third, third, third]);
     }
 
     /// However masked pieces are spread over the examples, each leads to its own row.

@@ -103,6 +103,18 @@ pub enum Error {
         /// What was looked for.
         expected: &'static str,
     },
+    /// What an optimizer is to begin with is of another model.
+    #[error(
+        "what the optimizer remembers of `{of}` is {found}, and the weight has {expected} numbers"
+    )]
+    OtherSlot {
+        /// The weight.
+        of: String,
+        /// Type and shape.
+        found: String,
+        /// How many numbers the weight has.
+        expected: usize,
+    },
     /// A run that cannot go on from where it was.
     #[error("no step can be taken from `{}`", path.display())]
     NoStepFrom {
@@ -218,6 +230,9 @@ impl Error {
                  `checkpoint`"
                     .to_owned(),
             ),
+            Self::OtherSlot { .. } => {
+                Some("begin with a checkpoint of this model, or with one without slots".to_owned())
+            }
             Self::NoState { .. } | Self::WrongState { .. } => Some(
                 "if the checkpoint is damaged, name the one before it in the folder's file \
                  `checkpoint`; if it is of another training, choose another folder"

@@ -530,12 +530,16 @@ impl Trainer {
             }
             let tensor = store.tensor(&name);
             let tensor = tensor.map_err(|source| Error::NoState { name: name.clone(), source })?;
-            fill_slot(&name, values, &tensor)?;
+            if fill_slot(&name, values, &tensor).is_err() {
+                let found = format!("{} {}", tensor.dtype(), tensor.shape());
+                return Err(Error::OtherSlot { of: of.to_owned(), found, expected: values.len() });
+            }
             tensor.release();
             loaded += 1;
         }
-        if loaded > 0 && store.info(STEP).is_some() {
-            self.steps_before = integer(store, STEP)?;
+        if loaded > 0 {
+            let steps = store.info(STEP).map(|_| integer(store, STEP)).transpose()?;
+            self.steps_before = steps.map_or(MANY, |steps| steps.min(MANY));
         }
         Ok(loaded)
     }
@@ -606,9 +610,12 @@ pub fn stored_seed(state: &dyn TensorStore) -> Result<Option<u64>> {
 fn integer(state: &dyn TensorStore, name: &str) -> Result<u64> {
     let tensor = state.tensor(name);
     let tensor = tensor.map_err(|source| Error::NoState { name: name.to_owned(), source })?;
-    match tensor.values::<i64>() {
+    let wide = tensor.values::<i64>().map(|values| values.to_vec());
+    let narrow =
+        || tensor.values::<i32>().map(|values| values.iter().map(|v| (*v).into()).collect());
+    match wide.or_else(|_| narrow()) {
         Ok(values) if values.len() == 1 => Ok(values[0] as u64),
-        _ => Err(wrong(name, &tensor, "one int64".to_owned())),
+        _ => Err(wrong(name, &tensor, "one whole number".to_owned())),
     }
 }
 
@@ -629,6 +636,8 @@ fn fill_slot(name: &str, values: &mut [f32], stored: &Tensor) -> Result<()> {
 const STEP: &str = "global_step";
 const SEED: &str = "frazil/seed";
 const BEFORE: &str = "frazil/steps_before";
+/// Steps after which means need no correction, for those of which nobody knows how many they had.
+const MANY: u64 = 1 << 40;
 const FACTOR: &str = "frazil/loss_scale";
 const SINCE: &str = "frazil/loss_scale_steps";
 

@@ -194,6 +194,45 @@ fn slots_of_another_training_are_no_new_ones() {
     assert!(bits(&whole) == bits(&other) && bits(&again) == bits(&other));
 }
 
+/// Slots of which nobody says how many steps they had are as good as those of many; the number may be narrow.
+#[test]
+fn slots_do_not_need_a_step() {
+    let Some(golden) = goldens().into_iter().next() else { return };
+    let batches = golden.batches(4);
+    let method = |method: Adam| {
+        move |options: &mut Options| {
+            options.optimizer = optim::Options::new(Method::Adam(method), None);
+        }
+    };
+    let mut first = trainer(&golden, method(Adam::DECOUPLED));
+    run(&mut first, &batches[..3]);
+    let state: Vec<(String, Tensor)> = first.state().collect::<Result<_, _>>().unwrap();
+    let with_step = |step: Option<Tensor>| {
+        let others = state.iter().filter(|(name, _)| name != "global_step").cloned();
+        Weights::new(others.chain(step.map(|step| ("global_step".to_owned(), step))).collect())
+    };
+    let gone_on = |of: Adam, state: &Weights| {
+        let mut trainer = trainer(&golden, method(of));
+        trainer.load(state).unwrap();
+        trainer.load_slots(state).unwrap();
+        run(&mut trainer, &batches[3..4]);
+        bits(&trainer)
+    };
+    let scalar = |step: Tensor| with_step(Some(step));
+    let wide = scalar(Tensor::from_vec([], vec![3i64]).unwrap());
+    let narrow = scalar(Tensor::from_vec([], vec![3i32]).unwrap());
+    assert!(gone_on(Adam::DECOUPLED, &wide) == gone_on(Adam::DECOUPLED, &narrow));
+    let plain = Adam { bias_correction: false, ..Adam::DECOUPLED };
+    assert!(gone_on(Adam::DECOUPLED, &with_step(None)) == gone_on(plain, &wide));
+    let two = scalar(Tensor::from_vec([2], vec![3i64, 4]).unwrap());
+    let mut other = trainer(&golden, method(plain));
+    assert!(matches!(other.load_slots(&two), Err(Error::WrongState { .. })));
+    let mut cut = state.clone();
+    let slot = cut.iter_mut().find(|(name, _)| name.ends_with("/adam_v")).unwrap();
+    slot.1 = Tensor::from_vec([1], vec![0f32]).unwrap();
+    assert!(matches!(other.load_slots(&Weights::new(cut)), Err(Error::OtherSlot { .. })));
+}
+
 /// A training that is stored and goes on elsewhere is the one that was never stopped.
 #[test]
 fn stored_and_restored() {

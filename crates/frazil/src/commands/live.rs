@@ -5,6 +5,7 @@ use std::io::{IsTerminal, stderr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use frazil::ops::plan_cache::Kept;
 use frazil::ops::train::{self, Changes, Step};
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
@@ -56,7 +57,7 @@ impl Live {
     /// What happens in any training.
     pub fn train(&mut self, event: &train::Event<'_>) {
         match event {
-            train::Event::Planned(path, was_there) => self.say(&planned(path, *was_there)),
+            train::Event::Planned(path, kept) => self.say(&planned(path, kept)),
             train::Event::Initialized(report) if report.loaded == 0 => {
                 self.say(&format!("{} new weights", report.fresh.len()));
             }
@@ -139,9 +140,14 @@ pub fn stopped(steps: u64) -> String {
 }
 
 /// Where the plan of a training is.
-pub fn planned(path: &Path, was_there: bool) -> String {
-    let said = if was_there { "planned before" } else { "the plan is stored" };
-    format!("{said}: {}", path.display())
+pub fn planned(path: &Path, kept: &Kept) -> String {
+    let path = path.display();
+    match kept {
+        Kept::Before => format!("planned before: {path}"),
+        Kept::Now => format!("the plan is stored: {path}"),
+        Kept::Not(Some(why)) => format!("note: the plan is not stored for later runs: {why}"),
+        Kept::Not(None) => format!("planned, and not stored: {path}"),
+    }
 }
 
 /// Sums over the steps of this run, each older one counting less.

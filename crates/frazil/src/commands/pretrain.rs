@@ -370,15 +370,10 @@ pub fn submission(args: SubmissionArgs, out: &mut dyn Write) -> Result<Outcome> 
                 Some(report) => format!(" in {:.1} s", report.time_to_train),
                 None => ", was there".to_owned(),
             };
-            match run.status == submission::FAILED {
-                true => writeln!(out, "run {}: failed", run.index)?,
-                false => writeln!(
-                    out,
-                    "run {}: {}{took}: {}",
-                    run.index,
-                    run.status,
-                    run.result.display()
-                )?,
+            let submission::Run { index, status, result, .. } = run;
+            match status.as_str() {
+                submission::FAILED | submission::STOPPED => writeln!(out, "run {index}: {status}")?,
+                _ => writeln!(out, "run {index}: {status}{took}: {}", result.display())?,
             }
         }
     }
@@ -413,8 +408,8 @@ fn line(event: &Event<'_>, every: u64) -> Option<String> {
                 )
             })
         }
-        Event::Pretrain(pretrain::Event::Train(train::Event::Planned(path, was_there))) => {
-            Some(planned(path, *was_there))
+        Event::Pretrain(pretrain::Event::Train(train::Event::Planned(path, kept))) => {
+            Some(planned(path, kept))
         }
         Event::Pretrain(pretrain::Event::Train(train::Event::Saved(path, step, _))) => {
             Some(format!("step {step}: wrote {}", path.display()))

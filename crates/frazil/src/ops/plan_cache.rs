@@ -1,7 +1,8 @@
 //! Graphs that are raised and differentiated, stored for later runs.
 //!
 //! A stored plan counts only for what it was made of and for the program that made it: both stand in the
-//! file in full. Anything else there, a damaged file too, is made anew and written over.
+//! file in full. Anything else there, a damaged file too, is made anew and written over. Where nothing can
+//! be stored, work goes on without.
 //!
 //! Layout: a line `frazil plan CRC`, with the CRC-32C of what follows in hexadecimal, then JSON.
 
@@ -31,8 +32,19 @@ pub struct Cached<T> {
     pub plan: T,
     /// Its file.
     pub path: PathBuf,
-    /// Whether it was there.
-    pub was_there: bool,
+    /// What became of that.
+    pub kept: Kept,
+}
+
+/// What became of the file of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// It was there.
+    Before,
+    /// It is there now.
+    Now,
+    /// It is not there: nobody wanted it, or it cannot be written, for this reason.
+    Not(Option<String>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -60,14 +72,22 @@ impl PlanCache {
         let name = format!("{kind}-{:08x}.plan", crc32c::crc32c(key.as_bytes()));
         let path = self.folder.join(name);
         if let Some(plan) = read(&path, &key).filter(|_| program.is_some()) {
-            return Ok(Cached { plan, path, was_there: true });
+            return Ok(Cached { plan, path, kept: Kept::Before });
         }
         let plan = make()?;
-        if self.store && program.is_some() {
-            make_folder(&self.folder)?;
-            file::write(&path, &encode(&Stored { key, plan: &plan }))?;
-        }
-        Ok(Cached { plan, path, was_there: false })
+        let kept = match self.store && program.is_some() {
+            false => Kept::Not(None),
+            true => match self.write(&path, &encode(&Stored { key, plan: &plan })) {
+                Ok(()) => Kept::Now,
+                Err(error) => Kept::Not(Some(error.to_string())),
+            },
+        };
+        Ok(Cached { plan, path, kept })
+    }
+
+    fn write(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+        make_folder(&self.folder)?;
+        Ok(file::write(path, bytes)?)
     }
 }
 
@@ -107,9 +127,9 @@ mod tests {
         let cache = PlanCache::new(folder.path().join("new"), true);
         let get = |parts: &str, number: u32| cache.plan("test", &parts, || Ok(number)).unwrap();
         let first = get("a", 1);
-        assert_eq!((first.plan, first.was_there), (1, false));
+        assert_eq!((first.plan, first.kept), (1, Kept::Now));
         let again = get("a", 2);
-        assert_eq!((again.plan, again.was_there, &again.path), (1, true, &first.path));
+        assert_eq!((again.plan, again.kept, &again.path), (1, Kept::Before, &first.path));
         assert_eq!(get("b", 3).plan, 3);
 
         let whole = std::fs::read(&first.path).unwrap();
@@ -119,8 +139,8 @@ mod tests {
         for damaged in [flipped, cut, Vec::new(), b"no line".to_vec()] {
             std::fs::write(&first.path, damaged).unwrap();
             let anew = get("a", 4);
-            assert_eq!((anew.plan, anew.was_there), (4, false));
-            assert!(get("a", 5).was_there);
+            assert_eq!((anew.plan, anew.kept), (4, Kept::Now));
+            assert_eq!(get("a", 5).kept, Kept::Before);
         }
     }
 
@@ -139,7 +159,16 @@ mod tests {
     fn who_does_not_store_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let cache = PlanCache::new(folder.path(), false);
-        assert!(!cache.plan("test", &1, || Ok(1)).unwrap().was_there);
+        assert_eq!(cache.plan("test", &1, || Ok(1)).unwrap().kept, Kept::Not(None));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn work_goes_on_where_nothing_can_be_stored() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let cached = PlanCache::new(file, true).plan("test", &1, || Ok(7)).unwrap();
+        assert!(matches!(cached.kept, Kept::Not(Some(_))) && cached.plan == 7, "{:?}", cached.kept);
     }
 }

@@ -124,6 +124,87 @@ fn what_is_missing_is_said_first() {
     assert!(code == Some(2) && err.contains("nowhere") && checkpoint.is_file(), "{err}");
 }
 
+/// A run that begins anew takes away what a run has left there, and nothing else.
+#[test]
+fn what_is_read_or_is_no_runs_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    config(folder);
+    let short = ["--end-index=1", "--max-steps=1", "--again"];
+    let again = |words: &[&str]| submit(folder, &[&short[..], words].concat());
+    again(&[]);
+    let checkpoint = folder.join("ckpts/run_0/model.ckpt-1.index");
+    fs::write(folder.join("ckpts/run_0/notes.txt"), "mine").unwrap();
+    // Not what it is told to begin with.
+    let (_, err, code) = again(&["--tf-checkpoint=ckpts/run_0/model.ckpt-1"]);
+    let why = "`ckpts/run_0` would begin anew, but `ckpts/run_0/model.ckpt-1`, which the run reads";
+    assert!(code == Some(2) && err.contains(why) && checkpoint.is_file(), "{err}");
+    let inside = folder.join("ckpts/run_0/strategy_0");
+    let packed = fs::read_dir(folder.join("packed")).unwrap().next().unwrap().unwrap().path();
+    fs::copy(packed, &inside).unwrap();
+    let (_, err, code) = again(&["--on-the-spot-validation-files=ckpts/run_0/strategy_0"]);
+    assert!(code == Some(2) && err.contains("strategy_0`, which the run reads"), "{err}");
+    assert!(inside.is_file() && checkpoint.is_file());
+    assert_eq!(again(&["--max-steps=2"]).2, Some(1));
+    assert!(folder.join("ckpts/run_0/notes.txt").is_file() && inside.is_file());
+    assert!(folder.join("ckpts/run_0/model.ckpt-2.index").is_file() && !checkpoint.exists());
+    // Not a folder of TensorFlow's.
+    fs::remove_file(folder.join("ckpts/run_0/.frazil.lock")).unwrap();
+    let (_, err, code) = again(&[]);
+    assert!(code == Some(2) && err.contains("no run has left it"), "{err}");
+    assert!(folder.join("ckpts/run_0/model.ckpt-2.index").is_file());
+}
+
+/// A log that cannot be written is told before the training, and one that is gone is missed.
+#[test]
+fn a_run_without_its_log_is_no_success() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    config(folder);
+    let run = ["pretrain", "--config", CONFIG, "--target-accuracy=0"];
+    let result = folder.join("result/bert/result_1.txt");
+    fs::create_dir_all(&result).unwrap();
+    let said = failed(folder, &run);
+    assert!(said.contains("result_1.txt` is a folder"), "{said}");
+    assert!(!folder.join("ckpts/model.ckpt-1.index").exists());
+    fs::remove_dir(&result).unwrap();
+    done(folder, &run);
+    assert!(result.is_file());
+    let (out, _, code) = said(frazil(folder, &run));
+    assert!(code == Some(0) && out.contains("nothing was left to do"), "{out}");
+    fs::remove_file(&result).unwrap();
+    let said = failed(folder, &run);
+    assert!(
+        said.contains("the run in `ckpts` is over, and its log `result/bert/result_1.txt`"),
+        "{said}"
+    );
+}
+
+/// Blocks are closed also where no evaluation does so, and it is said that such a log is none by the rules.
+#[test]
+fn a_log_without_evaluations_has_whole_blocks() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    config(folder);
+    let run = ["pretrain", "--config", CONFIG, "--max-steps=1"];
+    for (words, missing) in [
+        (&["--checkpoint-dir=early"][..], "early"),
+        (&["--on-the-spot-validation-files", "--checkpoint-dir=none"], "none"),
+    ] {
+        let (_, err, _) = said(frazil(folder, &[&run[..], words].concat()));
+        assert!(
+            err.contains("note: nothing was evaluated: the log is none by MLPerf's rules"),
+            "{err}"
+        );
+        let log = fs::read_to_string(folder.join("result/bert/result_1.txt")).unwrap();
+        let wrong = mllog::check(&log, Division::Open).join("\n");
+        assert!(wrong.contains("eval_accuracy") && !wrong.contains("block"), "{missing}: {wrong}");
+    }
+}
+
 /// A table of positions is cut, and never filled up.
 #[test]
 fn positions_are_cut() {

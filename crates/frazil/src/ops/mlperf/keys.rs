@@ -133,6 +133,13 @@ const IPU: &str = "there are no IPUs to place layers on";
 const STAGES: &str = "there is no pipeline whose stages would see gradients late";
 const MEMORY: &str = "memory is planned by frazil, for the CPU";
 const SCALE: &str = "in float32 a factor makes no difference";
+const DEVICE: &str = "there are no IPUs to choose from";
+const HOST: &str = "nothing is sent to IPUs and back";
+const INFERENCE: &str = "models are run by `frazil run` and `frazil predict`";
+const SQUAD: &str = "`frazil finetune squad` learns SQuAD, and has flags of its own";
+const LINEAR: &str = "`lr_bert_schedule` has lines, with its own entries";
+const RANKS: &str = "`mpirun` says how many processes there are";
+const PROFILE: &str = "`frazil bench --profile` shows where time goes";
 const F32: &str = "everything is computed and stored in float32";
 const STDERR: &str = "curves are in report.html and in TensorBoard's events, always";
 
@@ -150,10 +157,10 @@ pub const KEYS: &[Key] = &[
     same("vocab_length", Count, "30400", "pieces that the model knows; others become [UNK]"),
     same("activation_type", Text, "\"Gelu\"", "of the feed-forward block: Gelu, Relu, Tanh"),
     same("layer_norm_eps", Number, "1e-12", "epsilon of LayerNorm; the original's"),
-    same("no_dropout", Truth, "false", "no dropout but that on attention"),
+    same("no_dropout", Truth, "false", "no dropout at all"),
     same("dropout_prob", Number, "0.1", "dropout"),
     same("no_attn_dropout", Truth, "false", "no dropout on attention"),
-    same("attn_dropout_prob", Number, "0.1", "dropout on attention"),
+    same("attn_dropout_prob", Number, "", "dropout on attention, if it is not that of all"),
     same("projection_bias", Truth, "true", "a bias on each piece's score; frazil has it always"),
     same("reduce_nsp_overhead", Truth, "false", "no loss of next sentences"),
     // Batches.
@@ -166,7 +173,7 @@ pub const KEYS: &[Key] = &[
     same("gradient_reduction_type", Text, "\"Mean\"", "only Mean; bert.py's own default is Sum"),
     // The optimizer.
     same("optimizer", Text, "\"SGD\"", "SGD, ADAM, ADAM_NO_BIAS, LAMB or LAMB_NO_BIAS"),
-    same("learning_rate", Number, "8e-4", "the rate, if there is no schedule"),
+    same("learning_rate", Number, "8e-4", "the rate, where no schedule says another"),
     same("lr_bert_schedule", Table, "", "by lines: init_lr, num_training_steps, num_warmup_steps"),
     same("lr_schedule_by_step", Table, "", "the rate from each step on, such as 0:1e-3 500:1e-4"),
     same("lr_schedule_by_epoch", Table, "", "the rate from each pass over the data on"),
@@ -272,8 +279,78 @@ pub const KEYS: &[Key] = &[
         "BERT's layer before the scores of masked pieces is always there",
     ),
     declined("wandb", Truth, "frazil sends nothing anywhere"),
-    declined("generated_data", Truth, "only data can be learnt"),
-    declined("synthetic_data", Truth, "only data can be learnt"),
+    declined("host_embedding", Text, HOST),
+    declined("group_host_syncs", Truth, HOST),
+    declined("activation_io_schedule", Text, HOST),
+    declined("optimizer_io_schedule", Text, HOST),
+    declined("weight_io_schedule", Text, HOST),
+    declined("optimizer_schedule", Text, HOST),
+    declined("recompute_checkpoint_every_layer", Truth, "`recompute` says what is computed again"),
+    declined("activations_on_chip", Truth, MEMORY),
+    declined("tensor_storage_onchip", Truth, MEMORY),
+    declined("replicated_weight_sharding", Truth, MEMORY),
+    declined("internal_exchange_optimisation_target", Text, MEMORY),
+    declined("max_copy_merge_size", Integer, MEMORY),
+    declined("batch_serialize", Count, MEMORY),
+    declined("num_attention_splits", Count, MEMORY),
+    declined("num_ffwd_splits", Count, MEMORY),
+    declined("split_transformer", Truth, IPU),
+    declined("layers_per_phase", Count, IPU),
+    declined("num_io_tiles", Count, IPU),
+    declined("single_device", Truth, IPU),
+    declined("dual_device", Truth, IPU),
+    declined("device_connection_type", Text, DEVICE),
+    declined("device_version", Text, DEVICE),
+    declined("device_tiles", Count, DEVICE),
+    declined("device_ondemand_timeout", Count, DEVICE),
+    declined("use_ipu_model", Truth, DEVICE),
+    declined("report_hw_cycle_count", Truth, DEVICE),
+    declined("realtime_scheduler", Truth, "threads run as the system has it"),
+    declined("profile", Truth, PROFILE),
+    declined("profile_dir", Text, PROFILE),
+    declined("profile_instrument", Truth, PROFILE),
+    declined("pipeline_lr_scaling_offset", Number, STAGES),
+    declined("pipeline_momentum_scaling_offset", Number, STAGES),
+    declined("pipeline_dampening_scaling_offset", Number, STAGES),
+    declined("lr_warmup_start", Number, LINEAR),
+    declined("lr_warmup_steps", Count, LINEAR),
+    declined("lr_steps_per_warmup_update", Count, LINEAR),
+    declined("lr_steps_per_decay_update", Count, LINEAR),
+    declined(
+        "continue_training_from_epoch",
+        Count,
+        "a run goes on where its newest checkpoint was written",
+    ),
+    declined("no_model_save", Truth, "a run without checkpoints could not go on"),
+    declined("log_level", Text, "`--quiet` shows no progress"),
+    declined("no_drop_remainder", Truth, SQUAD),
+    declined("overwrite_cache", Truth, SQUAD),
+    declined("vocab_file", Text, SQUAD),
+    declined("do_lower_case", Truth, SQUAD),
+    declined("squad_results_dir", Text, SQUAD),
+    declined("squad_evaluate_script", Text, SQUAD),
+    declined("squad_lr_scale", Number, SQUAD),
+    declined("validation_config", Any, SQUAD),
+    declined("epochs_inference", Count, INFERENCE),
+    declined("variable_weights_inference", Truth, INFERENCE),
+    declined("low_latency_inference", Truth, INFERENCE),
+    declined("minimum_latency_inference", Truth, INFERENCE),
+    declined("inference_lm_perplexity", Truth, INFERENCE),
+    declined("mpi_distributed", Truth, RANKS),
+    declined("mpi_rank", Count, RANKS),
+    declined("mpi_size", Count, RANKS),
+    declined("synthetic_data_initializer", Text, "only data from files are learnt"),
+    declined("squeeze_model", Truth, "the model is as large as the other keys say"),
+    declined("relu_leak", Number, "of an activation that BERT does not have"),
+    // What is only as it is.
+    same("inference", Truth, "false", "only false: what is learnt is a model in training"),
+    same("no_training", Truth, "false", "only false"),
+    same("no_mask", Truth, "false", "only false: no sequence sees another, or padding"),
+    same("update_embedding_dict", Truth, "true", "only true: all weights are learnt"),
+    same("learning_rate_function", Text, "\"Scheduled\"", "only Scheduled"),
+    same("scale_loaded_optimizer_state", Number, "1", "only 1"),
+    same("generated_data", Truth, "false", "only false: data are learnt"),
+    same("synthetic_data", Truth, "false", "only false: data are learnt"),
     declined("onnx_checkpoint", Text, "weights come from `tf_checkpoint`"),
 ];
 

@@ -18,6 +18,7 @@ use frazil_bert::packing::Depth;
 use frazil_bert::python::random::mix;
 use frazil_bert::samples::{Reader, ReaderOptions, Shape};
 use frazil_bert::{BertConfig, Head};
+use frazil_tensor::file::Scratch;
 use frazil_train::batch::{Basis, Form, Padding};
 use frazil_train::mllog::{Kind as LineKind, Log};
 use frazil_train::run::Go;
@@ -252,6 +253,13 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
     let padding = (!settings.truth("packed")).then_some(padding);
     let digest = digest(settings, records.iter().chain(&validation));
     let mut notes = notes(settings);
+    notes.extend(optimizer::unused_rate(settings));
+    if head == Head::Mlm {
+        let key = "reduce_nsp_overhead";
+        notes.push(format!(
+            "`{key}`: next sentences are not learnt, and checkpoints have no layer for them"
+        ));
+    }
     notes.extend(cut.filter(|_| evaluation.is_some()));
     let train = train::Options {
         formulas,
@@ -328,16 +336,29 @@ fn digest<'f>(settings: &Settings, files: impl Iterator<Item = &'f PathBuf>) -> 
     format!("{sum:016x}")
 }
 
+/// Keys with the only value that they can have, as JSON, and what there is instead of others.
+const ONLY: [(&str, &str, &str); 11] = [
+    ("task", "\"PRETRAINING\"", "`frazil finetune` learns tasks"),
+    ("generated_data", "false", "only data can be learnt: give `input_files`"),
+    ("synthetic_data", "false", "only data can be learnt: give `input_files`"),
+    ("gradient_reduction_type", "\"Mean\"", "gradients are those of the mean of all losses"),
+    ("projection_bias", "true", "BERT has a bias there: leave it out"),
+    ("inference", "false", "`frazil run_pretraining --do_eval=true` evaluates a model"),
+    ("no_training", "false", "`frazil run_pretraining --do_eval=true` evaluates a model"),
+    ("no_mask", "false", "no sequence sees another, or padding: leave it out"),
+    ("update_embedding_dict", "true", "all weights are learnt: leave it out"),
+    ("learning_rate_function", "\"Scheduled\"", "give `lr_bert_schedule`"),
+    ("scale_loaded_optimizer_state", "1", "what is loaded is used as it is: leave it out"),
+];
+
 /// What cannot be done at all.
 fn refuse(settings: &Settings) -> Result<()> {
-    let text = |key: &str| settings.text(key).unwrap_or_default();
-    if text("task") != "PRETRAINING" {
-        let what = format!("`task` is {}, and only PRETRAINING is done here", text("task"));
-        return Err(wrong(what, "`frazil finetune` learns tasks"));
-    }
-    for key in ["generated_data", "synthetic_data"] {
-        if settings.truth(key) {
-            return Err(wrong(format!("`{key}`: only data can be learnt"), "give `input_files`"));
+    for (key, only, hint) in ONLY {
+        let only: Value = serde_json::from_str(only).expect("the table has JSON");
+        let is_only =
+            |given: &Value| *given == only || given.is_number() && given.as_f64() == only.as_f64();
+        if let Some(given) = settings.get(key).filter(|given| !is_only(given)) {
+            return Err(wrong(format!("`{key}` is {given}, and can only be {only}"), hint));
         }
     }
     if settings.is_given("onnx_checkpoint") {
@@ -346,21 +367,12 @@ fn refuse(settings: &Settings) -> Result<()> {
             "give `tf_checkpoint`; `frazil import-weights` makes one",
         ));
     }
-    if text("gradient_reduction_type") != "Mean" {
-        return Err(wrong(
-            format!("`gradient_reduction_type` is `{}`", text("gradient_reduction_type")),
-            "give `Mean`: gradients are those of the mean of all losses",
-        ));
-    }
     for key in ["duplication_factor", "max_sequences_per_pack"] {
         if settings.size(key) == 0 {
             return Err(wrong(format!("`{key}` is 0"), "give 1 or more"));
         }
     }
-    if !settings.truth("projection_bias") {
-        return Err(wrong("`projection_bias` is false, and BERT has one", "leave it out"));
-    }
-    let division = text("submission_division");
+    let division = settings.text("submission_division").unwrap_or_default();
     if !["closed", "open"].contains(&division.as_str()) {
         return Err(wrong(format!("`submission_division` is `{division}`"), "give closed or open"));
     }
@@ -395,10 +407,10 @@ fn accumulation(settings: &Settings, together: u64) -> Result<u64> {
 
 fn model(settings: &Settings) -> Result<(BertConfig, Formulas)> {
     let hidden = settings.size("hidden_size");
-    let rate = |none: &str, rate: &str| match settings.truth(none) {
-        true => 0.0,
-        false => settings.number(rate).unwrap_or(0.0),
-    };
+    let rate = if settings.truth("no_dropout") { None } else { settings.number("dropout_prob") };
+    let on_attention = rate.filter(|_| !settings.truth("no_attn_dropout"));
+    let on_attention =
+        on_attention.map(|rate| settings.number("attn_dropout_prob").unwrap_or(rate));
     let activation = settings.text("activation_type").unwrap_or_default();
     let config = serde_json::json!({
         "vocab_size": settings.size("vocab_length"),
@@ -407,8 +419,8 @@ fn model(settings: &Settings) -> Result<(BertConfig, Formulas)> {
         "num_attention_heads": settings.size("attention_heads"),
         "intermediate_size": settings.count("ff_size").map_or(4 * hidden, |size| size as usize),
         "hidden_act": activation.parse::<Activation>()?.name(),
-        "hidden_dropout_prob": rate("no_dropout", "dropout_prob"),
-        "attention_probs_dropout_prob": rate("no_attn_dropout", "attn_dropout_prob"),
+        "hidden_dropout_prob": rate.unwrap_or(0.0),
+        "attention_probs_dropout_prob": on_attention.unwrap_or(0.0),
         "max_position_embeddings": settings.size("max_positional_length"),
         "type_vocab_size": 2,
         "initializer_range": 0.02,
@@ -457,7 +469,7 @@ pub fn run(plan: &Plan, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Resul
         watch(Event::Note(note))?;
     }
     if plan.is_v1_1 {
-        // The first as the submissions have it, the others as the rules want it.
+        // The first as the submissions have it, the others as the rules want it, of what the model has.
         let mut weights = |key: &str, of: &str| {
             log.add(LineKind::Point, key, Value::Null, &[("tensor", of.into())]);
         };
@@ -471,8 +483,8 @@ pub fn run(plan: &Plan, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Resul
         match &event {
             pretrain::Event::Train(train::Event::Resuming(_, step, _)) => resumed = Some(*step),
             pretrain::Event::Train(train::Event::Begin(_)) => {
-                if let Some(folder) = plan.result.parent() {
-                    make_folder(folder)?;
+                if is_first {
+                    check_result(&plan.result)?;
                 }
                 // Nothing is cleared: that needs a right over the whole machine.
                 log.point("cache_clear", false);
@@ -518,8 +530,33 @@ pub fn run(plan: &Plan, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Resul
     let result = is_whole.then(|| plan.result.clone());
     if let Some(result) = result.as_ref().filter(|_| is_first) {
         log.write(result)?;
+        if training.evaluations.is_empty() {
+            watch(Event::Note("nothing was evaluated: the log is none by MLPerf's rules"))?;
+        }
+    }
+    if !is_whole && !training.stopped && !plan.result.is_file() {
+        let (folder, result) = (&plan.options.train.output_dir, plan.result.display());
+        return Err(wrong(
+            format!(
+                "the run in `{}` is over, and its log `{result}` is not there",
+                folder.display()
+            ),
+            "its time is not known any more: another `checkpoint_dir` begins anew",
+        ));
     }
     Ok(Report { result, status, time_to_train, training })
+}
+
+/// Refuses a place where no log can be written, before hours are spent.
+fn check_result(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        return Err(wrong(format!("`{}` is a folder", path.display()), "name other `results`"));
+    }
+    if let Some(folder) = path.parent() {
+        make_folder(folder)?;
+        Scratch::create_in(folder)?;
+    }
+    Ok(())
 }
 
 /// Where the log of a run goes by these settings.

@@ -147,10 +147,25 @@ fn schedule(settings: &Settings, pass: impl FnOnce() -> Result<u64>) -> Result<S
         return Err(wrong(format!("`{key}` has no rates"), "give pairs such as `0:1e-3`"));
     }
     rates.sort_by_key(|(from, _)| *from);
+    if rates[0].0 > 0 {
+        rates.insert(0, (0, settings.number("learning_rate").unwrap_or(0.0)));
+    }
     Ok(match key {
         "lr_schedule_by_step" => Schedule::Steps(rates),
         _ => Schedule::Epochs { steps: pass()?, rates },
     })
+}
+
+/// What is to be said of a rate that no step has.
+pub(super) fn unused_rate(settings: &Settings) -> Option<String> {
+    let by_table = |key: &&str| settings.table(key).is_some_and(|table| table.contains_key("0"));
+    let tables = ["lr_schedule_by_step", "lr_schedule_by_epoch"];
+    let other = tables
+        .into_iter()
+        .find(by_table)
+        .or_else(|| Some("lr_bert_schedule").filter(|key| settings.is_given(key)))?;
+    let note = || format!("`learning_rate` (no effect): `{other}` says all rates");
+    settings.is_given("learning_rate").then(note)
 }
 
 impl Method {

@@ -6,7 +6,6 @@
 
 use std::path::{Path, PathBuf};
 
-use frazil_train::checkpoint::newest;
 use frazil_train::mllog::parse;
 use frazil_train::run::Go;
 use serde::Serialize;
@@ -14,7 +13,8 @@ use serde_json::Value;
 
 use super::{DIGEST, Event, Plan, Report, Settings, plan, run, wrong};
 use crate::Result;
-use crate::ops::train::{Stop, initial_weights, is_ready, was_here};
+use crate::ops::pretrain;
+use crate::ops::train::{Stop, clear, initial_weights, is_ready, was_here};
 
 /// The seed of the first run.
 const FIRST_SEED: u64 = 42;
@@ -34,8 +34,10 @@ pub struct Options {
     pub stop: Stop,
 }
 
-/// What became of a run that could not go on.
+/// What became of a run that could not go on, and of one that was told to stop.
 pub const FAILED: &str = "failed";
+/// See [`FAILED`].
+pub const STOPPED: &str = "stopped";
 
 /// A run of a submission.
 #[derive(Clone, Debug, Serialize)]
@@ -44,7 +46,7 @@ pub struct Run {
     pub index: u64,
     /// Its log.
     pub result: PathBuf,
-    /// `success`, `aborted` or `failed`.
+    /// `success`, `aborted`, `failed` or `stopped`.
     pub status: String,
     /// What came out; nothing if it was done before, or has failed.
     pub report: Option<Report>,
@@ -91,16 +93,32 @@ fn is_same(found: &Value, expected: &Value) -> bool {
     }
 }
 
-/// Refuses to remove what no run has left.
-fn begins_anew(folder: &Path) -> Result<()> {
-    let is_runs = was_here(folder) || newest(folder)?.is_some();
-    let is_empty = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
-    match is_runs || is_empty {
-        true => Ok(()),
-        false => Err(wrong(
-            format!("`{}` would begin anew, but no run has left it", folder.display()),
+/// Refuses to remove what no run has left, and what this one reads.
+fn begins_anew(options: &pretrain::Options) -> Result<()> {
+    let pretrain::Options { train, evaluation, .. } = options;
+    let folder = &train.output_dir;
+    let refused = |why: String| {
+        Err(wrong(
+            format!("`{}` would begin anew, but {why}", folder.display()),
             "name another `checkpoint_dir`, or take the folder away",
-        )),
+        ))
+    };
+    let is_empty = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
+    if !was_here(folder) && !is_empty {
+        return refused("no run has left it".to_owned());
+    }
+    let judged_on = evaluation.iter().flat_map(|judgement| &judgement.on.records);
+    let mut read = train.init_checkpoint.iter().chain(&train.records).chain(judged_on);
+    // A checkpoint is named by a prefix, which is no file.
+    let lies_in = |path: &Path| {
+        [Some(path), path.parent()].into_iter().flatten().any(|path| {
+            let real = path.canonicalize().and_then(|path| Ok((path, folder.canonicalize()?)));
+            real.is_ok_and(|(path, folder)| path.starts_with(folder))
+        })
+    };
+    match read.find(|path| lies_in(path)) {
+        Some(path) => refused(format!("`{}`, which the run reads, is in it", path.display())),
+        None => Ok(()),
     }
 }
 
@@ -137,7 +155,7 @@ pub fn create(
         match take(&plan, note, &mut |event| watch(index, event)) {
             Ok(report) => {
                 let stopped = report.training.stopped;
-                let status = report.status.to_owned();
+                let status = if stopped { STOPPED } else { report.status }.to_owned();
                 runs.push(Run { status, report: Some(report), ..run });
                 if stopped {
                     break;
@@ -182,17 +200,13 @@ fn take(
         watch(Event::Note(&note))?;
     }
     if folder.is_dir() {
-        begins_anew(folder)?;
+        begins_anew(&plan.options)?;
         // What cannot be read is said before anything goes.
         is_ready(train, true)?;
         let note =
-            format!("`{}` is of an earlier run, and goes: the run begins anew", folder.display());
+            format!("what an earlier run left in `{}` goes: the run begins anew", folder.display());
         watch(Event::Note(&note))?;
-        std::fs::remove_dir_all(folder).map_err(|source| frazil_tensor::Error::Io {
-            action: "remove",
-            path: folder.clone(),
-            source,
-        })?;
+        clear(folder)?;
     }
     run(plan, watch)
 }

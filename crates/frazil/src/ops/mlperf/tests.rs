@@ -111,6 +111,11 @@ const PUBLISHED: &str = r#"{
     "optimizer_state_offchip": true,
     "pipeline_lr_scaling": false,
     "pipeline_momentum_scaling": false,
+    "recompute_checkpoint_every_layer": false,
+    "batch_serialize": 1,
+    "replicated_weight_sharding": false,
+    "num_io_tiles": 0,
+    "max_copy_merge_size": 32000,
     "popart_dtype": "FLOAT16",
     "projection_bias": true,
     "reduce_nsp_overhead": true,
@@ -173,6 +178,41 @@ fn versions_are_told_by_their_keys() {
     for (name, settings) in published(folder.path()) {
         assert!(!plan(&settings).unwrap().is_v1_1, "{name}");
     }
+}
+
+/// As bert.py has it: `no_dropout` is for attention, too, whose rate is that of all else if it has none.
+#[test]
+fn dropout_is_left_out_everywhere_or_on_attention() {
+    let folder = tempfile::tempdir().unwrap();
+    for (keys, expected) in [
+        (json!({}), [0.1, 0.1]),
+        (json!({"no_dropout": true}), [0.0, 0.0]),
+        (json!({"no_attn_dropout": true}), [0.1, 0.0]),
+        (json!({"dropout_prob": 0.3}), [0.3, 0.3]),
+        (json!({"dropout_prob": 0.3, "attn_dropout_prob": 0.2}), [0.3, 0.2]),
+        (json!({"no_dropout": true, "attn_dropout_prob": 0.2}), [0.0, 0.0]),
+    ] {
+        let config = plan(&small(folder.path(), keys.clone())).unwrap().options.train.config;
+        let found = [config.hidden_dropout_prob, config.attention_probs_dropout_prob];
+        assert_eq!(found, expected, "{keys}");
+    }
+}
+
+/// Before the first step of a table, the rate is that of all.
+#[test]
+fn tables_of_rates_begin_with_the_rate_of_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let rates = |keys: Value| {
+        let plan = plan(&small(folder.path(), keys)).unwrap();
+        let says = plan.notes.iter().any(|note| note.starts_with("`learning_rate` (no effect)"));
+        ([0, 2, 3, 5].map(|step| plan.options.train.schedule.rate(step)), says)
+    };
+    let late = json!({"3": 1e-3, "5": 5e-4});
+    let given = json!({"learning_rate": 7e-3, "lr_schedule_by_step": late});
+    assert_eq!(rates(given), ([7e-3, 7e-3, 1e-3, 5e-4], false));
+    assert_eq!(rates(json!({"lr_schedule_by_step": late})), ([8e-4, 8e-4, 1e-3, 5e-4], false));
+    let first = json!({"learning_rate": 7e-3, "lr_schedule_by_step": {"0": 1e-3, "5": 5e-4}});
+    assert_eq!(rates(first), ([1e-3, 1e-3, 1e-3, 5e-4], true));
 }
 
 /// The defaults of bert.py, where frazil can have them.
@@ -348,6 +388,15 @@ fn mistakes_are_named() {
     assert!(refused("task", "SQUAD".into()).contains("finetune"));
     assert!(refused("gradient_reduction_type", "Sum".into()).contains("Mean"));
     assert!(refused("synthetic_data", true.into()).contains("input_files"));
+    assert!(
+        refused("inference", true.into()).contains("can only be false; `frazil run_pretraining")
+    );
+    assert!(
+        refused("scale_loaded_optimizer_state", 0.5.into()).contains("is 0.5, and can only be 1")
+    );
+    let mut same = Settings::default();
+    same.set("scale_loaded_optimizer_state", 1.0).unwrap();
+    assert!(said(plan(&same).unwrap_err()).contains("nothing to train on"));
     assert!(refused("global_batch_size", 0.into()).contains("multiple"));
     assert!(refused("seed", 1.into()).contains("nothing to train on"));
     assert!(refused("duplication_factor", 0.into()).contains("`duplication_factor` is 0"));

@@ -13,7 +13,7 @@ use frazil_bert::samples::{PackedBatch, Reader, ReaderOptions};
 use frazil_bert::{BertConfig, Head};
 use frazil_runtime::{Engine, EngineOptions, Outputs, Parameters, Worker, raise};
 use frazil_tensor::{TensorStore, file};
-use frazil_train::batch::{self, Form};
+use frazil_train::batch::{self, Form, NO_PIECE};
 use frazil_train::comm::Comm;
 
 use crate::ops::make_folder;
@@ -258,19 +258,32 @@ fn output(outputs: &Outputs<'_>, name: &str) -> Result<usize> {
 /// Adds a batch's masked pieces, and gives its loss.
 fn words(outputs: &Outputs<'_>, labels: &[i32], weights: &[f32], means: &mut Means) -> Result<f32> {
     let log_probs = outputs.numbers(output(outputs, "masked_lm_log_probs")?)?;
-    let width = log_probs.len() / labels.len().max(1);
-    let (mut loss, mut right, mut count) = (0f32, 0f32, 0f32);
-    for ((row, &label), &weight) in log_probs.chunks(width.max(1)).zip(labels).zip(weights) {
-        if weight == 0.0 {
-            continue;
-        }
-        loss += weight * -at(row, label)?;
-        right += weight * f32::from(u8::from(argmax(row) as i32 == label));
-        count += weight;
-    }
+    let Found { loss, right, count } = found(&log_probs, labels, weights)?;
     means.word_loss.add(loss, count);
     means.word_accuracy.add(right, count);
     Ok(loss / (count + 1e-5))
+}
+
+/// What masked pieces add up to.
+#[derive(Debug, PartialEq)]
+struct Found {
+    loss: f32,
+    right: f32,
+    count: f32,
+}
+
+/// `log_probs: [p, v]  labels, weights: [p]`
+fn found(log_probs: &[f32], labels: &[i32], weights: &[f32]) -> Result<Found> {
+    let width = log_probs.len() / labels.len().max(1);
+    let mut sum = Found { loss: 0.0, right: 0.0, count: 0.0 };
+    for ((row, &label), &weight) in log_probs.chunks(width.max(1)).zip(labels).zip(weights) {
+        sum.count += weight;
+        if weight != 0.0 && label != NO_PIECE {
+            sum.loss += weight * -at(row, label)?;
+            sum.right += weight * f32::from(u8::from(argmax(row) as i32 == label));
+        }
+    }
+    Ok(sum)
 }
 
 /// Adds a batch's sequences, and gives its loss.
@@ -305,4 +318,20 @@ fn argmax(row: &[f32]) -> usize {
         }
     }
     best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_that_the_model_does_not_know_is_never_found() {
+        let rows = [-0.5, -2.0, -3.0, -0.25];
+        let sums = |labels: [i32; 2], weights: [f32; 2]| found(&rows, &labels, &weights);
+        let of = |loss, right, count| Found { loss, right, count };
+        assert_eq!(sums([0, 1], [1.0, 1.0]).unwrap(), of(0.75, 2.0, 2.0));
+        assert_eq!(sums([0, NO_PIECE], [1.0, 1.0]).unwrap(), of(0.5, 1.0, 2.0));
+        assert_eq!(sums([0, 7], [1.0, 0.0]).unwrap(), of(0.5, 1.0, 1.0));
+        assert!(sums([0, 7], [1.0, 1.0]).is_err());
+    }
 }

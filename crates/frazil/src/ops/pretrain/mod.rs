@@ -126,7 +126,9 @@ pub fn pretrain(
     };
     let is_enough = |seen: u64| options.most_sequences.is_some_and(|most| seen >= most);
     let (mut sequences, mut begins_at) = (0, 0);
-    let trained = train::train(&options.train, &mut |event| {
+    // The block that is under way.
+    let mut block = None;
+    let mut trained = train::train(&options.train, &mut |event| {
         let (step, of, weights) = match event {
             train::Event::Step(step, of, weights) => (step, of, weights),
             train::Event::Resuming(_, step, _) => {
@@ -147,9 +149,9 @@ pub fn pretrain(
                     return Ok(Go::Stop);
                 }
                 let go = watch(Event::Train(event))?;
-                if let Some(judge) = &judge {
-                    watch(Event::BlockStart(judge.next as u64))?;
-                }
+                let first = judge.as_ref().map_or(0, |judge| judge.next as u64);
+                watch(Event::BlockStart(first))?;
+                block = Some(first);
                 return Ok(go);
             }
             event => return watch(Event::Train(event)),
@@ -162,8 +164,9 @@ pub fn pretrain(
         let Some(judge) = judge.as_mut().filter(|judge| judge.is_due(step.seen)) else {
             return Ok(go);
         };
-        let block = judge.next as u64;
-        watch(Event::BlockStop(block))?;
+        if let Some(block) = block.take() {
+            watch(Event::BlockStop(block))?;
+        }
         let (evaluated, scores) = judge.evaluate(step, weights)?;
         let evaluation = Evaluation { step: evaluated.step, scores: scores.values };
         if comm.is_first() {
@@ -176,12 +179,20 @@ pub fn pretrain(
             return Ok(Go::Stop);
         }
         watch(Event::BlockStart(judge.next as u64))?;
+        block = Some(judge.next as u64);
         Ok(match (go, asked) {
             (Go::Stop, _) | (_, Go::Stop) => Go::Stop,
             // What a run has come to is worth keeping.
             _ => Go::Save,
         })
     })?;
+    // Whoever was told to stop when all was done has done all.
+    trained.stopped &= trained.steps < options.train.steps
+        && !is_enough(sequences)
+        && judge.as_ref().is_none_or(|judge| !judge.is_over());
+    if let Some(block) = block.filter(|_| !trained.stopped) {
+        watch(Event::BlockStop(block))?;
+    }
     let history = History::read(folder)?;
     let report = folder.join("report.html");
     if comm.is_first() {

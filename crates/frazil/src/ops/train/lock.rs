@@ -13,6 +13,42 @@ pub(crate) fn was_here(folder: &Path) -> bool {
     folder.join(NAME).is_file()
 }
 
+/// What a run leaves in its folder: names, or how they begin.
+const LEFT: [&str; 8] = [
+    "model.ckpt-",
+    ".model.ckpt-",
+    "events.out.tfevents.",
+    "eval",
+    "checkpoint",
+    "graph.pbtxt",
+    "report.html",
+    NAME,
+];
+
+/// Takes away what a run has left in its folder, so that one can begin anew; all else stays.
+pub(crate) fn clear(folder: &Path) -> Result<()> {
+    let failed = |path: &Path| {
+        let path = path.to_path_buf();
+        move |source| frazil_tensor::Error::Io { action: "remove", path, source }
+    };
+    for entry in std::fs::read_dir(folder).map_err(failed(folder))? {
+        let path = entry.map_err(failed(folder))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_left = LEFT.iter().any(|left| match left.ends_with(['-', '.']) {
+            true => name.starts_with(left),
+            false => name == *left,
+        });
+        if is_left {
+            let removed = match path.is_dir() {
+                true => std::fs::remove_dir_all(&path),
+                false => std::fs::remove_file(&path),
+            };
+            removed.map_err(failed(&path))?;
+        }
+    }
+    Ok(())
+}
+
 /// Held while a run writes into a folder; the system lets go of it when the process ends, however that is.
 #[derive(Debug)]
 pub(crate) struct Lock(#[expect(dead_code, reason = "it is held, not used")] File);
@@ -49,6 +85,21 @@ impl Lock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_runs_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        drop(Lock::take(folder).unwrap());
+        let left = ["model.ckpt-7.index", "checkpoint", "eval/events.out.tfevents.1.a"];
+        let others = ["bert_model.ckpt.index", "checkpoint.txt", "evaluation", "model.ckpt"];
+        std::fs::create_dir(folder.join("eval")).unwrap();
+        left.iter().chain(&others).for_each(|name| std::fs::write(folder.join(name), "").unwrap());
+        clear(folder).unwrap();
+        assert!(others.iter().all(|name| folder.join(name).is_file()));
+        assert_eq!(std::fs::read_dir(folder).unwrap().count(), others.len());
+        assert!(clear(&folder.join("nowhere")).is_err());
+    }
 
     #[test]
     fn one_at_a_time() {

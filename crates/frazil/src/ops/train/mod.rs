@@ -33,11 +33,11 @@ use frazil_train::run::{self, Go, Plan, Run};
 use frazil_train::schedule::{Bert, LossScale, Schedule, Transition};
 use frazil_train::{StepGraph, Trainer, initial, loss, optim, trainer};
 
-use super::plan_cache::PlanCache;
+use super::plan_cache::{Kept, PlanCache};
 use crate::source::{Weights, open_weights};
 use crate::{Error, Result};
 
-pub(crate) use lock::{Lock, was_here};
+pub(crate) use lock::{Lock, clear, was_here};
 
 pub use frazil_train::run::{Changes, Step};
 pub use history::{Evaluation, History, Point};
@@ -150,8 +150,8 @@ impl Options {
 /// What happens on the way.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// What a step computes is in this file for later runs; whether it was there already.
-    Planned(&'a Path, bool),
+    /// What a step computes is to be in this file for later runs; what became of that.
+    Planned(&'a Path, &'a Kept),
     /// Weights are there: which ones came from the checkpoint.
     Initialized(&'a initial::Report),
     /// The run goes on from this checkpoint, after so many steps, with so much changed.
@@ -436,7 +436,7 @@ fn step_graph(
     let model = (head, labels, config, formulas);
     let parts = (model, dropout, packed, recompute, norm_of_rows);
     let cached = cache.plan("step", &parts, make)?;
-    watch(Event::Planned(&cached.path, cached.was_there))?;
+    watch(Event::Planned(&cached.path, &cached.kept))?;
     Ok(cached.plan)
 }
 
