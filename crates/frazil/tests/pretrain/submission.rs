@@ -166,8 +166,8 @@ fn a_run_without_its_log_is_no_success() {
     let run = ["pretrain", "--config", CONFIG, "--target-accuracy=0"];
     let result = folder.join("result/bert/result_1.txt");
     fs::create_dir_all(&result).unwrap();
-    let said = failed(folder, &run);
-    assert!(said.contains("result_1.txt` is a folder"), "{said}");
+    let error = failed(folder, &run);
+    assert!(error.contains("result_1.txt` is a folder"), "{error}");
     assert!(!folder.join("ckpts/model.ckpt-1.index").exists());
     fs::remove_dir(&result).unwrap();
     done(folder, &run);
@@ -175,10 +175,10 @@ fn a_run_without_its_log_is_no_success() {
     let (out, _, code) = said(frazil(folder, &run));
     assert!(code == Some(0) && out.contains("nothing was left to do"), "{out}");
     fs::remove_file(&result).unwrap();
-    let said = failed(folder, &run);
+    let error = failed(folder, &run);
     assert!(
         said.contains("the run in `ckpts` is over, and its log `result/bert/result_1.txt`"),
-        "{said}"
+        "{error}"
     );
 }
 
