@@ -177,7 +177,7 @@ fn a_run_without_its_log_is_no_success() {
     fs::remove_file(&result).unwrap();
     let error = failed(folder, &run);
     assert!(
-        said.contains("the run in `ckpts` is over, and its log `result/bert/result_1.txt`"),
+        error.contains("the run in `ckpts` is over, and its log `result/bert/result_1.txt`"),
         "{error}"
     );
 }
