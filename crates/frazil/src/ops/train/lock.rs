@@ -8,6 +8,23 @@ use crate::{Error, Result};
 
 const NAME: &str = ".frazil.lock";
 
+/// What a run writes, beside the files of checkpoints.
+const WRITTEN: [&str; 6] = [
+    "train.tf_record",
+    "graph.pbtxt",
+    "checkpoint",
+    "report.html",
+    "vocab.txt",
+    "bert_config.json",
+];
+
+/// Whether a file is what a run has begun to write: it has the name that it was to have, and one of chance.
+fn is_begun(name: &str) -> bool {
+    let inner = name.strip_prefix('.').and_then(|name| name.strip_suffix(".partial"));
+    let Some((name, _)) = inner.and_then(|inner| inner.rsplit_once('.')) else { return false };
+    WRITTEN.contains(&name) || name.starts_with("model.ckpt-")
+}
+
 /// Whether a run has written into this folder.
 pub(crate) fn was_here(folder: &Path) -> bool {
     folder.join(NAME).is_file()
@@ -35,9 +52,7 @@ impl Lock {
             });
         }
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            if name.starts_with(".model.ckpt-") && name.ends_with(".partial") {
+            if is_begun(&entry.file_name().to_string_lossy()) {
                 // What cannot be removed is only in the way.
                 let _ = std::fs::remove_file(entry.path());
             }
@@ -58,12 +73,15 @@ mod tests {
         let said = Lock::take(&folder).err().unwrap().to_string();
         assert!(said.contains("another run is training in"), "{said}");
         drop(lock);
-        let left = folder.join(".model.ckpt-7.index.x1y2.partial");
-        for path in [&left, &folder.join("model.ckpt-7.index"), &folder.join(".notes.partial")] {
+        let left = ["model.ckpt-7.index", "train.tf_record", "checkpoint", "report.html"]
+            .map(|name| folder.join(format!(".{name}.x1y2.partial")));
+        let others = ["model.ckpt-7.index", ".notes.partial", ".checkpoint_notes.x1y2.partial"]
+            .map(|name| folder.join(name));
+        for path in left.iter().chain(&others) {
             std::fs::write(path, "").unwrap();
         }
         let _lock = Lock::take(&folder).unwrap();
-        assert!(!left.exists());
-        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 3);
+        assert!(!left.iter().any(|path| path.exists()));
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1 + others.len());
     }
 }
