@@ -101,10 +101,14 @@ impl Live {
         if let Some((before, now)) = changes.packs {
             self.say(&format!("note: steps are of {now} sequences or packs now, {before} before"));
         }
-        if changes.judged_on {
-            self.say(
-                "note: checkpoints are judged on something else than before: its scores do not count",
-            );
+        if let Some((before, now)) = changes.rate {
+            self.say(&format!("note: the learning rate is {now:e} now, {before:e} before"));
+        }
+        if let Some((before, now)) = changes.next_rate {
+            self.say(&format!(
+                "note: the learning rate of the next step is {now:e} now, {before:e} before: another \
+                 warm-up, or another number of steps"
+            ));
         }
     }
 

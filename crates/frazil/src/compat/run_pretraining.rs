@@ -279,7 +279,7 @@ fn evaluate(asked: &Asked, steps: u64, comm: &Arc<dyn Comm>, info: &dyn Fn(&str)
     if newest.is_some() {
         // Where Estimator has it, too.
         let step = scores.global_step.max(0) as u64;
-        let evaluation = Evaluation { step, scores: scores.scores.values };
+        let evaluation = Evaluation { step, scores: scores.scores.values, judged_on: None };
         History::evaluated(&asked.output_dir, &evaluation)?;
     }
     info("***** Eval results *****");

@@ -4,9 +4,11 @@
 
 mod data;
 mod going_on;
+mod scores;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use frazil::bert::glue::Task;
 use frazil::bert::rows::OnBadRow;
@@ -454,6 +456,23 @@ fn other_shapes_are_refused() {
     options.model.bert_config_file = other;
     let said = fails(&options);
     assert!(said.contains("bert/embeddings/") && said.contains("64"), "{said}");
+}
+
+/// A run that comes to no number has its curves all the same, and names the checkpoint that is left.
+#[test]
+fn no_number_is_told_with_its_curves() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut options) = mrpc(folder.path()) else { return };
+    options.schedule.learning_rate = 1e30;
+    let error = classifier::classifier(&options, &mut |_| {}).unwrap_err();
+    let said = error.to_string();
+    assert!(said.contains("no number to go on with"), "{said}");
+    let newest = CheckpointState::read(folder.path()).unwrap().unwrap().model_checkpoint_path;
+    let hint = error.hint().unwrap();
+    assert!(hint.contains(&format!("`{}`", newest.display())), "{hint}");
+    assert!(!hint.contains("factor on the loss"), "{hint}");
+    let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+    assert!(page.contains("<code>1000000000000000000000000000000</code>"));
 }
 
 /// What is wrong is said before anything is written, and with what to do about it.

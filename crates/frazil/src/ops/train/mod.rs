@@ -40,7 +40,7 @@ use crate::{Error, Result};
 pub(crate) use lock::{Lock, was_here};
 
 pub use frazil_train::run::{Changes, Step};
-pub use history::{Evaluation, History, Point};
+pub use history::{Evaluation, History, Point, judged_on};
 pub use page::page;
 pub use stop::Stop;
 
@@ -102,9 +102,6 @@ pub struct Options {
     pub comm: Arc<dyn Comm>,
     /// What can end the run before its time.
     pub stop: Stop,
-    /// A number for what checkpoints are judged on, if somebody judges them: scores by another one are not
-    /// of the same kind.
-    pub judged_on: Option<u32>,
 }
 
 impl Options {
@@ -142,7 +139,6 @@ impl Options {
             plans: None,
             comm: Arc::new(Solo),
             stop: Stop::default(),
-            judged_on: None,
         }
     }
 }
@@ -166,7 +162,7 @@ pub enum Event<'a> {
 }
 
 /// What a run comes to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Trained {
     /// The last checkpoint.
     pub checkpoint: PathBuf,
@@ -236,7 +232,6 @@ pub(crate) fn train_in(
         plan,
         form: options.form,
         seen: 0,
-        judged_on: options.judged_on,
     };
     if let Some(path) = before {
         let state = Checkpoint::open(&path, CheckpointOptions::default())?;
