@@ -4,6 +4,7 @@
 
 mod data;
 mod going_on;
+mod models;
 mod scores;
 
 use std::collections::BTreeMap;
@@ -489,6 +490,8 @@ fn mistakes() {
     assert!(fails(&|o| o.max_seq_length = 4096).contains("only trained up to"));
     assert!(fails(&|o| o.schedule.learning_rate = f64::NAN).contains("learning rate"));
     assert!(fails(&|o| o.schedule.accumulate = 0).contains("0 examples"));
+    let too_large = fails(&|o| (o.schedule.batch_size, o.schedule.accumulate) = (usize::MAX, 3));
+    assert!(too_large.contains("× 3 is too large"), "{too_large}");
     assert!(fails(&|o| o.schedule.warmup_proportion = 2.0).contains("a warm-up of 2"));
     assert!(fails(&|o| o.schedule.epochs = f64::NAN).contains("NaN epochs"));
     assert!(fails(&|o| (o.evaluate, o.early_stop) = (false, Some(1))).contains("no scores"));

@@ -147,6 +147,7 @@ impl Schedule {
         if self.batch_size == 0 || self.accumulate == 0 {
             return wrong("a step of 0 examples learns nothing".into(), "give 1 or more");
         }
+        train::check_size(self.batch_size, self.accumulate)?;
         if !(self.learning_rate.is_finite() && self.learning_rate >= 0.0) {
             let what = format!("a learning rate of {} is none", self.learning_rate);
             return wrong(what, "give a number such as 2e-5");
@@ -319,8 +320,10 @@ fn check_begin(
     if train::is_of_run(&model.output_dir, config, what, schedule.seed)? {
         return model.check_folder(config);
     }
-    let begin = model.init_checkpoint.as_ref();
-    begin.map_or(Ok(()), |path| open_weights(path, &Default::default()).map(drop))
+    match &model.init_checkpoint {
+        Some(path) => train::fits(&open_weights(path, &Default::default())?, path, config, what),
+        None => Ok(()),
+    }
 }
 
 /// Counts records that are there already: sequences, or packs of them. They must hold what is learnt.

@@ -17,13 +17,13 @@ use std::sync::Arc;
 
 use frazil_bert::build::{self, build};
 use frazil_bert::config::Formulas;
-use frazil_bert::names::variables::expected;
+use frazil_bert::names::variables::{Expected, Part, expected};
 use frazil_bert::packing::Depth;
 use frazil_bert::samples::{Kind, Limits, Reader, ReaderOptions};
 use frazil_bert::{BertConfig, Head};
 use frazil_convert::tf;
 use frazil_runtime::{EngineOptions, Parameters};
-use frazil_tensor::TensorStore;
+use frazil_tensor::{Shape, TensorStore};
 use frazil_tf::checkpoint::{Checkpoint, Options as CheckpointOptions};
 use frazil_train::batch::Form;
 use frazil_train::checkpoint::{Keeper, newest};
@@ -283,10 +283,47 @@ pub(crate) fn train_in(
 pub(crate) fn initial_weights(options: &Options) -> Result<Option<Weights>> {
     let Some(path) = &options.init_checkpoint else { return Ok(None) };
     let weights = open_weights(path, &Default::default())?;
-    if let Some(sizes) = sizes(options) {
+    let sizes = sizes(options);
+    if let Some(sizes) = sizes {
         start::check(&weights, path, sizes)?;
     }
+    let start = start::Start::new(&weights, sizes);
+    fits(&start, path, &options.config, (options.head, options.labels))?;
     Ok(Some(weights))
+}
+
+/// Refuses weights of other shapes than the model's. What is missing begins anew.
+pub(crate) fn fits(
+    weights: &dyn TensorStore,
+    path: &Path,
+    config: &BertConfig,
+    (head, labels): (Head, usize),
+) -> Result<()> {
+    for weight in expected(config, head, labels) {
+        let found = weights.info(&weight.name).map(|info| &info.shape);
+        if let Some(found) = found.filter(|found| **found != weight.shape) {
+            let hint = match weight.part {
+                Part::Classifier => {
+                    "it has learnt another task: give the checkpoint that was pre-trained"
+                }
+                _ => "give the bert_config.json that it was made with",
+            };
+            return Err(other_model(path, &weight, Some(found), hint));
+        }
+    }
+    Ok(())
+}
+
+/// A checkpoint has a weight in another shape, or not at all.
+fn other_model(path: &Path, weight: &Expected, found: Option<&Shape>, hint: &str) -> Error {
+    let found = found.map_or("none".to_owned(), |shape| format!("one of {shape}"));
+    let (path, name, shape) = (path.display(), &weight.name, &weight.shape);
+    Error::Usage {
+        what: format!(
+            "`{path}` is of another model: `{name}` is to be {shape}, and it has {found}"
+        ),
+        hint: hint.into(),
+    }
 }
 
 /// Rows of tables, where a checkpoint may have others.
@@ -369,18 +406,25 @@ fn cut(options: &Options) -> Result<Cut> {
     }
 }
 
+/// Refuses a step of more than can be meant.
+pub(crate) fn check_size(packs: usize, accumulate: usize) -> Result<()> {
+    let together = (packs as u64).checked_mul(accumulate as u64);
+    if together.is_some_and(|together| together <= MOST) {
+        return Ok(());
+    }
+    Err(Error::Usage {
+        what: format!("a step of {packs} × {accumulate} is too large"),
+        hint: format!("give a batch, times what is accumulated, of {MOST} or less"),
+    })
+}
+
 /// What can be told before anything is opened.
 fn check(options: &Options) -> Result<()> {
     let wrong = |what: String, hint: &str| Err(Error::Usage { what, hint: hint.into() });
     if options.reading.packs == 0 {
         return wrong("a batch size of 0 leaves nothing".into(), "give 1 or more");
     }
-    let each = options.reading.packs as u64;
-    let together = each.checked_mul(options.accumulate as u64);
-    if together.is_none_or(|together| together > MOST) {
-        let what = format!("a step of {each} × {} is too large", options.accumulate);
-        return wrong(what, &format!("give a batch, times what is accumulated, of {MOST} or less"));
-    }
+    check_size(options.reading.packs, options.accumulate)?;
     if options.accumulate == 0 {
         return wrong("gradients of 0 batches make no step".into(), "accumulate 1 batch or more");
     }
@@ -447,19 +491,9 @@ pub(crate) fn is_of_run(
     let there = Checkpoint::open(&path, CheckpointOptions::default())?;
     for weight in expected(config, head, labels).into_iter().filter(|weight| weight.needed) {
         let found = there.info(&weight.name).map(|info| &info.shape);
-        if found == Some(&weight.shape) {
-            continue;
+        if found != Some(&weight.shape) {
+            return Err(other_model(&path, &weight, found, "choose another folder to begin anew"));
         }
-        let found = found.map_or("none".to_owned(), |shape| format!("one of {shape}"));
-        return Err(Error::Usage {
-            what: format!(
-                "`{}` is of another model: `{}` is to be {}, and it has {found}",
-                path.display(),
-                weight.name,
-                weight.shape
-            ),
-            hint: "choose another folder to begin anew".into(),
-        });
     }
     same_seed(&there, seed, &path)?;
     Ok(true)
