@@ -130,7 +130,7 @@ mod tests {
     /// A hint may name nothing that no command has.
     #[test]
     fn settings_are_flags() {
-        let command = crate::help::command();
+        let command = crate::help::shown();
         for Setting { flag, .. } in &SETTINGS {
             let has = |command: &Command| {
                 command.get_arguments().any(|known| known.get_long() == Some(flag))

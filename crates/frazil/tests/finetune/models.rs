@@ -84,8 +84,8 @@ fn another_shape_is_found_first() {
     let mrpc = mnli.data.join("MRPC").display().to_string();
     let words = ["--task", "mrpc", "--data", &mrpc, "-o", "out"];
     let found = said(&mnli.finetune("classifier", &words));
-    let expected = "mnli` is of another model: `output_weights` is to be [2, 64], and it has one of \
-                    [3, 64]";
+    let expected =
+        "mnli` is of another model: `output_weights` is float32 [3, 64], not float32 [2, 64]";
     assert!(found.contains(expected) && hint(&found).contains("another task"), "{found}");
     assert!(!mnli.path("out").exists());
 }

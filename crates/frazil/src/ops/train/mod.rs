@@ -23,7 +23,7 @@ use frazil_bert::samples::{Kind, Limits, Reader, ReaderOptions};
 use frazil_bert::{BertConfig, Head};
 use frazil_convert::tf;
 use frazil_runtime::{EngineOptions, Parameters};
-use frazil_tensor::{Shape, TensorStore};
+use frazil_tensor::{DType, TensorStore};
 use frazil_tf::checkpoint::{Checkpoint, Options as CheckpointOptions};
 use frazil_train::batch::Form;
 use frazil_train::checkpoint::{Keeper, newest};
@@ -299,31 +299,28 @@ pub(crate) fn fits(
     config: &BertConfig,
     (head, labels): (Head, usize),
 ) -> Result<()> {
-    for weight in expected(config, head, labels) {
-        let found = weights.info(&weight.name).map(|info| &info.shape);
-        if let Some(found) = found.filter(|found| **found != weight.shape) {
-            let hint = match weight.part {
-                Part::Classifier => {
-                    "it has learnt another task: give the checkpoint that was pre-trained"
-                }
-                _ => "give the bert_config.json that it was made with",
-            };
-            return Err(other_model(path, &weight, Some(found), hint));
-        }
+    for Expected { name, shape, part, .. } in expected(config, head, labels) {
+        let Some(found) = weights.info(&name).filter(|found| found.shape != shape) else {
+            continue;
+        };
+        let hint = match part {
+            Part::Classifier => {
+                "it has learnt another task: give the checkpoint that was pre-trained"
+            }
+            _ => "give the bert_config.json that it was made with",
+        };
+        return Err(Error::Usage {
+            what: format!(
+                "`{}` is of another model: `{name}` is {} {}, not {} {shape}",
+                path.display(),
+                found.dtype,
+                found.shape,
+                DType::F32
+            ),
+            hint: hint.into(),
+        });
     }
     Ok(())
-}
-
-/// A checkpoint has a weight in another shape, or not at all.
-fn other_model(path: &Path, weight: &Expected, found: Option<&Shape>, hint: &str) -> Error {
-    let found = found.map_or("none".to_owned(), |shape| format!("one of {shape}"));
-    let (path, name, shape) = (path.display(), &weight.name, &weight.shape);
-    Error::Usage {
-        what: format!(
-            "`{path}` is of another model: `{name}` is to be {shape}, and it has {found}"
-        ),
-        hint: hint.into(),
-    }
 }
 
 /// Rows of tables, where a checkpoint may have others.
@@ -491,9 +488,19 @@ pub(crate) fn is_of_run(
     let there = Checkpoint::open(&path, CheckpointOptions::default())?;
     for weight in expected(config, head, labels).into_iter().filter(|weight| weight.needed) {
         let found = there.info(&weight.name).map(|info| &info.shape);
-        if found != Some(&weight.shape) {
-            return Err(other_model(&path, &weight, found, "choose another folder to begin anew"));
+        if found == Some(&weight.shape) {
+            continue;
         }
+        let found = found.map_or("none".to_owned(), |shape| format!("one of {shape}"));
+        return Err(Error::Usage {
+            what: format!(
+                "`{}` is of another model: `{}` is to be {}, and it has {found}",
+                path.display(),
+                weight.name,
+                weight.shape
+            ),
+            hint: "choose another folder to begin anew".into(),
+        });
     }
     same_seed(&there, seed, &path)?;
     Ok(true)
