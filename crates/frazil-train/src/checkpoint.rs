@@ -84,12 +84,16 @@ impl Keeper {
             writer.add(&name, &tensor)?;
         }
         writer.finish()?;
-        // Without its graph it is not named, and nobody would remove it.
-        meta_graph::write(meta_path(&prefix), &self.meta).inspect_err(|_| remove(&prefix))?;
+        let meta = meta_graph::write(meta_path(&prefix), &self.meta);
         self.all.retain(|path| *path != prefix);
         self.all.push(prefix.clone());
-        self.name_all()?;
-        Ok(prefix)
+        let named = meta.map_err(Into::into).and_then(|()| self.name_all());
+        if named.is_err() {
+            // What is not named nobody else would remove.
+            self.all.pop();
+            remove(&prefix);
+        }
+        named.map(|()| prefix)
     }
 
     /// Removes what a run that was killed left of a checkpoint after the newest: one without its graph, which
@@ -304,10 +308,14 @@ mod tests {
         assert_eq!(named(folder.path()), ["model.ckpt-1"]);
         let files = std::fs::read_dir(folder.path()).unwrap().count();
         assert_eq!(files, 4, "three of the first, and `checkpoint`");
-        // Nor is one without its graph, which a folder in its place stands for here.
+        // Nor is one whose graph cannot be written, or that cannot be named.
         std::fs::create_dir_all(meta_path(&path(folder.path(), 3)).join("in the way")).unwrap();
         assert!(keeper.save(3, state(3)).is_err());
         assert_eq!(named(folder.path()), ["model.ckpt-1"]);
-        assert!(!is_there(&path(folder.path(), 3)));
+        std::fs::remove_file(folder.path().join("checkpoint")).unwrap();
+        std::fs::create_dir_all(folder.path().join("checkpoint/in the way")).unwrap();
+        assert!(keeper.save(4, state(4)).is_err());
+        assert!(![3, 4].iter().any(|step| is_there(&path(folder.path(), *step))));
+        assert_eq!(keeper.newest(), Some(&*path(folder.path(), 1)));
     }
 }
