@@ -182,10 +182,10 @@ impl AtomicFile {
     /// Syncs the contents to disk and gives the file its name.
     pub fn commit(self) -> Result<()> {
         let path = self.path;
-        let file =
-            self.writer.into_inner().map_err(|e| Error::io("write", &path, e.into_error()))?;
+        let written = self.writer.into_inner();
+        let file = written.map_err(|e| Error::io("write", &path, without_path(e.into_error())))?;
         file.as_file().sync_all().map_err(|e| Error::io("write", &path, e))?;
-        file.persist(&path).map_err(|e| Error::io("rename", &path, e.error))?;
+        file.persist(&path).map_err(|e| Error::io("rename", &path, without_path(e.error)))?;
         Ok(())
     }
 }
@@ -193,18 +193,18 @@ impl AtomicFile {
 impl Write for AtomicFile {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         refuse_if_interrupted()?;
-        self.writer.write(buf)
+        self.writer.write(buf).map_err(without_path)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.writer.flush()
+        self.writer.flush().map_err(without_path)
     }
 }
 
 /// For formats that go back to fill in a length or a checksum.
 impl Seek for AtomicFile {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.writer.seek(to)
+        self.writer.seek(to).map_err(without_path)
     }
 }
 
@@ -356,6 +356,8 @@ mod tests {
         let path = folder.path().join("x");
         let mut file = AtomicFile::create(&path).unwrap();
         file.write_all(b"half").unwrap();
+        let refused = file.seek(SeekFrom::Current(-9)).unwrap_err().to_string();
+        assert!(!refused.contains("partial"), "{refused}");
         drop(file);
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
         write(&path, b"whole").unwrap();

@@ -2,7 +2,7 @@
 //! older ones are kept.
 //!
 //! In the file, a path is absolute or relative to the folder; here, paths can be opened as they
-//! are. Left out: deciding which checkpoints to delete.
+//! are, and what lies in the folder is named by the folder. Left out: deciding which checkpoints to delete.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -57,10 +57,11 @@ impl CheckpointState {
         if state.model_checkpoint_path.is_empty() {
             return Err(Error::NoNewest);
         }
-        // Joining keeps an absolute path as it is.
-        let all = state.all_model_checkpoint_paths.iter().map(|path| folder.join(path)).collect();
+        // Joining keeps an absolute path as it is, if it is one of elsewhere: a checkpoint has one name.
+        let place = |path: &String| Ok(folder.join(relative(&folder.join(path), folder)?));
+        let all = state.all_model_checkpoint_paths.iter().map(place).collect::<Result<_>>()?;
         Ok(Self {
-            model_checkpoint_path: folder.join(state.model_checkpoint_path),
+            model_checkpoint_path: place(&state.model_checkpoint_path)?,
             all_model_checkpoint_paths: all,
             all_model_checkpoint_timestamps: state.all_model_checkpoint_timestamps,
             last_preserved_timestamp: state.last_preserved_timestamp,
@@ -152,6 +153,27 @@ last_preserved_timestamp: 1588999999.5
         let read = CheckpointState::read(&folder).unwrap().unwrap();
         assert_eq!(read.model_checkpoint_path, state.model_checkpoint_path);
         assert_eq!(read.all_model_checkpoint_paths.len(), 2);
+    }
+
+    /// TensorFlow's plain `Saver` names checkpoints as it was told to, by absolute paths, say.
+    #[test]
+    fn a_checkpoint_has_one_name() {
+        let folder = tempfile::tempdir_in(".").unwrap();
+        let dir = Path::new(folder.path().file_name().unwrap());
+        let absolute = std::path::absolute(dir).unwrap();
+        let of = |step: u32| absolute.join(format!("model.ckpt-{step}")).display().to_string();
+        let text = format!(
+            "model_checkpoint_path: {:?}\nall_model_checkpoint_paths: {:?}\n\
+             all_model_checkpoint_paths: {:?}\n",
+            of(2),
+            of(1),
+            of(2)
+        );
+        std::fs::write(dir.join(FILE_NAME), text).unwrap();
+        let state = CheckpointState::read(dir).unwrap().unwrap();
+        assert_eq!(state.model_checkpoint_path, dir.join("model.ckpt-2"));
+        let all = ["model.ckpt-1", "model.ckpt-2"].map(|name| dir.join(name));
+        assert_eq!(state.all_model_checkpoint_paths, all);
     }
 
     #[test]

@@ -72,6 +72,21 @@ impl EventWriter {
         self.summary(step, tag, None, summary::value::Value::SimpleValue(value))
     }
 
+    /// Numbers at a step that belong together, in one event: all of them are in the file, or none.
+    pub fn scalars<'t>(
+        &mut self,
+        step: i64,
+        values: impl IntoIterator<Item = (&'t str, f32)>,
+    ) -> Result<()> {
+        let value = |(tag, value): (&str, f32)| summary::Value {
+            tag: tag.into(),
+            value: Some(summary::value::Value::SimpleValue(value)),
+            ..Default::default()
+        };
+        let value = values.into_iter().map(value).collect();
+        self.event(step, event::What::Summary(Summary { value }))
+    }
+
     /// The distribution of `values` at a step, in TensorFlow's buckets.
     pub fn histogram(
         &mut self,

@@ -84,11 +84,30 @@ impl Keeper {
             writer.add(&name, &tensor)?;
         }
         writer.finish()?;
-        meta_graph::write(meta_path(&prefix), &self.meta)?;
+        let meta = meta_graph::write(meta_path(&prefix), &self.meta);
         self.all.retain(|path| *path != prefix);
         self.all.push(prefix.clone());
-        self.name_all()?;
-        Ok(prefix)
+        let named = meta.map_err(Into::into).and_then(|()| self.name_all());
+        if named.is_err() {
+            // What is not named nobody else would remove.
+            self.all.pop();
+            remove(&prefix);
+        }
+        named.map(|()| prefix)
+    }
+
+    /// Removes what a run that was killed left of a checkpoint after the newest: one without its graph, which
+    /// is written last. Those that are whole stay, whoever wrote them.
+    pub fn remove_begun(&self) {
+        let Some(newest) = self.newest().and_then(step_of) else { return };
+        let names = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let steps = names.filter_map(|entry| step_of(&entry.path()));
+        for step in steps.filter(|step| *step > newest) {
+            let prefix = path(&self.folder, step);
+            if !meta_path(&prefix).exists() && !self.all.contains(&prefix) {
+                remove(&prefix);
+            }
+        }
     }
 
     /// Removes those that are too old.
@@ -130,6 +149,12 @@ impl Keeper {
 /// What the checkpoint of a step is called.
 pub fn path(folder: &Path, step: u64) -> PathBuf {
     folder.join(format!("model.ckpt-{step}"))
+}
+
+/// The step of a checkpoint, or of one of its files.
+fn step_of(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?.strip_prefix("model.ckpt-")?;
+    name.split('.').next()?.parse().ok()
 }
 
 /// The MetaGraph beside a checkpoint.
@@ -226,6 +251,51 @@ mod tests {
         assert_eq!(newest(folder.path()).unwrap(), Some(first));
     }
 
+    /// The file `checkpoint` may have absolute paths, as TensorFlow's plain `Saver` writes them.
+    #[test]
+    fn the_best_stays_by_whatever_name() {
+        let folder = tempfile::tempdir_in(".").unwrap();
+        let dir = Path::new(folder.path().file_name().unwrap());
+        let open = || Keeper::open(dir, 1, MetaGraphDef::default()).unwrap();
+        open().save(1, state(1)).unwrap();
+        let absolute = std::path::absolute(path(dir, 1)).unwrap();
+        let text = format!("model_checkpoint_path: {absolute:?}\n");
+        std::fs::write(dir.join("checkpoint"), text).unwrap();
+        let mut keeper = open();
+        keeper.keep_best(path(dir, 1));
+        for step in [2, 3] {
+            keeper.save(step, state(step)).unwrap();
+            keeper.prune().unwrap();
+        }
+        assert_eq!(named(dir), ["model.ckpt-1", "model.ckpt-3"]);
+        assert!(is_there(&path(dir, 1)));
+    }
+
+    #[test]
+    fn what_a_killed_run_had_begun_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Keeper::open(folder.path(), 5, MetaGraphDef::default()).unwrap();
+        let files = || std::fs::read_dir(folder.path()).unwrap().count();
+        // Where nothing is named, it may be anybody's.
+        std::fs::write(index_path(&path(folder.path(), 9)), "").unwrap();
+        open().remove_begun();
+        assert_eq!(files(), 1);
+        let mut keeper = open();
+        for step in [1, 2, 3] {
+            keeper.save(step, state(step)).unwrap();
+        }
+        std::fs::remove_file(meta_path(&path(folder.path(), 1))).unwrap();
+        std::fs::write(data_path(&path(folder.path(), 8), 0, 1), "").unwrap();
+        std::fs::write(folder.path().join("model.ckpt-best.index"), "").unwrap();
+        assert_eq!(files(), 12);
+        open().remove_begun();
+        assert_eq!((files(), is_there(&path(folder.path(), 1))), (10, true));
+        // One that was gone back from is whole.
+        CheckpointState::new(path(folder.path(), 2)).write(folder.path()).unwrap();
+        open().remove_begun();
+        assert_eq!(files(), 10);
+    }
+
     #[test]
     fn what_is_not_whole_is_not_named() {
         let folder = tempfile::tempdir().unwrap();
@@ -238,5 +308,14 @@ mod tests {
         assert_eq!(named(folder.path()), ["model.ckpt-1"]);
         let files = std::fs::read_dir(folder.path()).unwrap().count();
         assert_eq!(files, 4, "three of the first, and `checkpoint`");
+        // Nor is one whose graph cannot be written, or that cannot be named.
+        std::fs::create_dir_all(meta_path(&path(folder.path(), 3)).join("in the way")).unwrap();
+        assert!(keeper.save(3, state(3)).is_err());
+        assert_eq!(named(folder.path()), ["model.ckpt-1"]);
+        std::fs::remove_file(folder.path().join("checkpoint")).unwrap();
+        std::fs::create_dir_all(folder.path().join("checkpoint/in the way")).unwrap();
+        assert!(keeper.save(4, state(4)).is_err());
+        assert!(![3, 4].iter().any(|step| is_there(&path(folder.path(), *step))));
+        assert_eq!(keeper.newest(), Some(&*path(folder.path(), 1)));
     }
 }

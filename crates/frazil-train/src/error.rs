@@ -69,6 +69,14 @@ pub enum Error {
         /// What it is.
         value: f64,
     },
+    /// A run that has ended so.
+    #[error("{why}")]
+    NoNumber {
+        /// Its last checkpoint.
+        path: PathBuf,
+        /// What came to no number.
+        why: Box<Error>,
+    },
     /// A checkpoint that does not have what is needed to go on from it.
     #[error("the state has no `{name}` to go on from")]
     NoState {
@@ -220,10 +228,13 @@ impl Error {
                     .to_owned(),
             ),
             Self::NotFinite { .. } => Some(
-                "a smaller learning rate or a longer warm-up may help, or a smaller factor on the loss; \
-                 the folder's last checkpoint is one that a step could be taken from"
+                "a smaller learning rate or a longer warm-up may help; `--loss-scaling` may be too large"
                     .to_owned(),
             ),
+            Self::NoNumber { path, why } => {
+                let hint = why.hint().map_or(String::new(), |hint| hint + "; ");
+                Some(format!("{hint}the last checkpoint is `{}`", path.display()))
+            }
             Self::NoStepFrom { .. } => Some(
                 "if the learning rate, or the factor on the loss, is larger now than it was, give the \
                  smaller one; to go back, name the checkpoint before it in the folder's file \

@@ -109,26 +109,46 @@ pub struct Run<'r> {
     pub form: batch::Form,
     /// Sequences that were trained on so far.
     pub seen: u64,
-    /// A number for what checkpoints are judged on, if they are.
-    pub judged_on: Option<u32>,
 }
 
 /// The name that the reader's place is stored under: epoch, sample and pack; and the sequences that
 /// were trained on.
 const POSITION: &str = "frazil/position";
-/// The name of what that place belongs to: the reader's identity, the packs of a step, and what checkpoints
-/// are judged on, -1 if that is not known.
+/// The name of what that place belongs to: the reader's identity, the packs of a step, and [`Rates`].
 const SAMPLES: &str = "frazil/samples";
 
 /// What is not as it was for the run that a checkpoint is of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Changes {
     /// What is trained on, or its order: it is read from its beginning.
     pub samples: bool,
     /// Packs of a step: how many there were, and how many there are.
     pub packs: Option<(u64, u64)>,
-    /// What checkpoints are judged on: scores of before are of another kind.
-    pub judged_on: bool,
+    /// The full learning rate: what it was, and what it is.
+    pub rate: Option<(f32, f32)>,
+    /// Else that of the next step, by the warm-up or the length: what it was to be, and what it is.
+    pub next_rate: Option<(f32, f32)>,
+}
+
+/// Learning rates of a run.
+#[derive(Clone, Copy)]
+struct Rates {
+    /// The largest.
+    full: f32,
+    /// That of the next step; no number if there is none.
+    next: f32,
+}
+
+impl Rates {
+    /// As one number of a checkpoint.
+    fn to_bits(self) -> u64 {
+        u64::from(self.full.to_bits()) << 32 | u64::from(self.next.to_bits())
+    }
+
+    fn from_bits(bits: u64) -> Self {
+        let [full, next] = [bits >> 32, bits].map(|half| f32::from_bits(half as u32));
+        Self { full, next }
+    }
 }
 
 impl Run<'_> {
@@ -160,7 +180,8 @@ impl Run<'_> {
                     }
                     // Whoever leaves first may take the others along.
                     self.trainer.comm().barrier()?;
-                    return Err(error.into());
+                    let path = self.keeper.newest().unwrap_or(&saved).to_path_buf();
+                    return Err(Error::NoNumber { path, why: error.into() }.into());
                 }
                 step => step?,
             };
@@ -218,8 +239,7 @@ impl Run<'_> {
         self.trainer.check()?;
         let Position { epoch, sample, pack } = Reader::position(self.reader);
         let place = [epoch, sample, pack, self.seen];
-        let judged_on = self.judged_on.map_or(u64::MAX, u64::from);
-        let samples = [self.reader.identity(), self.packs(), judged_on];
+        let samples = [self.reader.identity(), self.packs(), self.rates().to_bits()];
         let step = self.trainer.steps();
         let mut state = self
             .trainer
@@ -246,6 +266,12 @@ impl Run<'_> {
         self.reader.packs() as u64 * self.plan.accumulate as u64
     }
 
+    fn rates(&self) -> Rates {
+        let (schedule, step) = (self.trainer.schedule(), self.trainer.steps());
+        let next = if step < self.plan.steps { schedule.rate(step) } else { f32::NAN };
+        Rates { full: schedule.largest() as f32, next }
+    }
+
     /// Goes on from a checkpoint. One that TensorFlow wrote does not say where the reader was: then
     /// as many packs as its steps had, if they had as many, are passed over.
     pub fn resume(&mut self, checkpoint: &dyn TensorStore) -> Result<Changes> {
@@ -258,13 +284,17 @@ impl Run<'_> {
         self.seen = seen;
         let mut changes = Changes::default();
         if checkpoint.info(SAMPLES).is_some() {
-            let [identity, packs, judged_on] = stored(checkpoint, SAMPLES)?;
+            let [identity, packs, rates] = stored(checkpoint, SAMPLES)?;
             changes.samples = identity != self.reader.identity();
             changes.packs = Some((packs, self.packs())).filter(|(before, now)| before != now);
-            // A run that judges nothing passes on what was judged on before.
-            let before = u32::try_from(judged_on).ok();
-            self.judged_on = self.judged_on.or(before);
-            changes.judged_on = before.is_some_and(|before| self.judged_on != Some(before));
+            let (before, now) = (Rates::from_bits(rates), self.rates());
+            let other = |before: f32, now: f32| Some((before, now)).filter(|_| before != now);
+            // Where no step is left, none has a rate.
+            if !now.next.is_nan() {
+                changes.rate = other(before.full, now.full);
+                let is_known = changes.rate.is_none() && !before.next.is_nan();
+                changes.next_rate = other(before.next, now.next).filter(|_| is_known);
+            }
         }
         if !changes.samples {
             self.reader.seek(Position { epoch, sample, pack })?;

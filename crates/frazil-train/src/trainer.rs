@@ -261,6 +261,11 @@ impl Trainer {
         self.step
     }
 
+    /// The learning rate by the step.
+    pub fn schedule(&self) -> &Schedule {
+        &self.options.schedule
+    }
+
     /// What runs a step.
     pub fn engine(&self) -> &Engine {
         &self.engine

@@ -18,7 +18,7 @@ struct Setting {
     without: Option<&'static str>,
 }
 
-const SETTINGS: [Setting; 8] = [
+const SETTINGS: [Setting; 9] = [
     Setting {
         flag: "skip-bad-rows",
         also: &["skip_bad_rows"],
@@ -39,6 +39,7 @@ const SETTINGS: [Setting; 8] = [
     Setting { flag: "depth", also: &["max-sequences-per-pack"], without: None },
     Setting { flag: "duplication-factor", also: &[], without: None },
     Setting { flag: "algorithm", also: &[], without: None },
+    Setting { flag: "loss-scaling", also: &[], without: None },
 ];
 
 /// The flags of the command that runs.
@@ -129,7 +130,7 @@ mod tests {
     /// A hint may name nothing that no command has.
     #[test]
     fn settings_are_flags() {
-        let command = crate::help::command();
+        let command = crate::help::shown();
         for Setting { flag, .. } in &SETTINGS {
             let has = |command: &Command| {
                 command.get_arguments().any(|known| known.get_long() == Some(flag))

@@ -11,7 +11,7 @@ use frazil::bert::rows::OnBadRow;
 use frazil::bert::squad::{FeatureOptions, PredictOptions};
 use frazil::bert::tokenizer::{Casing, Vocabulary};
 use frazil::ops::finetune::{Event, Model, Report, Schedule, check_place, classifier, squad};
-use frazil::source::{Need, locate};
+use frazil::source::{Located, Need, locate};
 use frazil::train::comm::Comm;
 
 use super::live::{Live, stopped};
@@ -179,7 +179,8 @@ struct TrainingArgs {
 }
 
 impl ModelArgs {
-    fn checked(self) -> Result<Model, Error> {
+    /// The model, and what holds its files: those of a zip lie in a folder that goes with it.
+    fn checked(self) -> Result<(Model, Located), Error> {
         let located = locate(&self.model, Need::Values)?;
         let beside = |given: Option<PathBuf>, name: &str, flag: &str| {
             given.or_else(|| located.beside(&[name])).ok_or_else(|| Error::Usage {
@@ -194,13 +195,14 @@ impl ModelArgs {
             (_, true) => true,
             _ => Vocabulary::open(&vocab_file)?.guess_casing() == Casing::Lower,
         };
-        Ok(Model {
+        let model = Model {
             bert_config_file,
             vocab_file,
             do_lower_case,
             init_checkpoint: Some(self.model),
             output_dir: self.output,
-        })
+        };
+        Ok((model, located))
     }
 }
 
@@ -259,8 +261,9 @@ fn train(args: Args, out: &mut dyn Write, comm: &Arc<dyn Comm>) -> Result<Outcom
     let (report, json, exported) = match args.what {
         What::Classifier(args) => {
             let mut live = Live::new(args.training.quiet);
+            let (model, _located) = args.model.checked()?;
             let options = classifier::Options {
-                model: args.model.checked()?,
+                model,
                 task: args.task,
                 data_dir: args.data,
                 records: args.records,
@@ -279,8 +282,9 @@ fn train(args: Args, out: &mut dyn Write, comm: &Arc<dyn Comm>) -> Result<Outcom
         }
         What::Squad(args) => {
             let mut live = Live::new(args.training.quiet);
+            let (model, _located) = args.model.checked()?;
             let options = squad::Options {
-                model: args.model.checked()?,
+                model,
                 train_file: args.train.unwrap_or_default(),
                 records: args.records,
                 dev_file: args.dev,

@@ -25,10 +25,8 @@ pub struct Live {
 impl Live {
     pub fn new(quiet: bool) -> Self {
         let bar = (!quiet && stderr().is_terminal()).then(|| {
-            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} steps, {msg}");
-            let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
             // Nothing is drawn before the first step: until then nobody knows how many there are.
-            ProgressBar::no_length().with_style(style)
+            ProgressBar::no_length().with_style(style())
         });
         Self { quiet, bar, last: Instant::now(), recent: Recent::default() }
     }
@@ -102,10 +100,14 @@ impl Live {
         if let Some((before, now)) = changes.packs {
             self.say(&format!("note: steps are of {now} sequences or packs now, {before} before"));
         }
-        if changes.judged_on {
-            self.say(
-                "note: checkpoints are judged on something else than before: its scores do not count",
-            );
+        if let Some((before, now)) = changes.rate {
+            self.say(&format!("note: the learning rate is {now:e} now, {before:e} before"));
+        }
+        if let Some((before, now)) = changes.next_rate {
+            self.say(&format!(
+                "note: the learning rate of the next step is {now:e} now, {before:e} before: another \
+                 warm-up, or another number of steps"
+            ));
         }
     }
 
@@ -132,6 +134,12 @@ impl Live {
         }
         line
     }
+}
+
+/// The bar has what the words leave of the line, so that one line is enough.
+fn style() -> ProgressStyle {
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} steps, {msg}");
+    style.unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 /// What is said of a run that was told to stop.
@@ -185,7 +193,68 @@ impl Recent {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use indicatif::{ProgressDrawTarget, TermLike};
+
     use super::*;
+
+    /// A terminal of 80 columns, and what is written there.
+    #[derive(Clone, Debug, Default)]
+    struct Terminal(Arc<Mutex<Vec<String>>>);
+
+    impl TermLike for Terminal {
+        fn width(&self) -> u16 {
+            80
+        }
+
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write_line(&self, line: &str) -> io::Result<()> {
+            self.write_str(line)
+        }
+
+        fn write_str(&self, line: &str) -> io::Result<()> {
+            self.0.lock().unwrap().push(line.to_owned());
+            Ok(())
+        }
+
+        fn clear_line(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_of_a_terminal_is_enough() {
+        let terminal = Terminal::default();
+        let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
+        let bar = ProgressBar::with_draw_target(Some(123_456), target).with_style(style());
+        bar.set_position(12_345);
+        bar.set_message("loss 0.5000, 12345 pieces/s, 12 minutes left");
+        bar.force_draw();
+        let lines = terminal.0.lock().unwrap();
+        let widest = lines.iter().map(|line| line.chars().count()).max().unwrap();
+        assert!(widest > 70 && widest <= 80, "{lines:?}");
+    }
 
     #[test]
     fn steps_that_take_alike_are_foretold() {

@@ -152,7 +152,6 @@ fn options(values: &Values, comm: &Arc<dyn Comm>) -> Result<Options, Error> {
         what: format!("Task not found: {}", name.to_lowercase()),
         hint: format!("{error}"),
     })?;
-    let threads = values.count("threads", 0)?;
     Ok(Options {
         data_dir: values.needed("data_dir")?.into(),
         bert_config_file: values.needed("bert_config_file")?.into(),
@@ -171,7 +170,7 @@ fn options(values: &Values, comm: &Arc<dyn Comm>) -> Result<Options, Error> {
             true => OnBadRow::Skip,
             false => OnBadRow::Stop,
         },
-        threads: Some(threads).filter(|threads| *threads > 0),
+        threads: training_log::threads(values)?,
         comm: Arc::clone(comm),
     })
 }

@@ -20,7 +20,7 @@ use frazil::train::schedule::Bert;
 use frazil::{Error, Result};
 
 use super::absl::{Flag, ON_CPU, Program, Values};
-use super::training_log::TrainingLog;
+use super::training_log::{self, TrainingLog};
 use crate::cli::{self, Outcome};
 
 /// Pre-train and evaluate, with the flags of google-research/bert's run_pretraining.py
@@ -72,6 +72,7 @@ pub const PROGRAM: Program = Program {
         Flag::text("gcp_project", None, ON_CPU).without_effect(),
         Flag::text("master", None, ON_CPU).without_effect(),
         Flag::integer("num_tpu_cores", "8", ON_CPU).without_effect(),
+        Flag::integer("threads", "0", "frazil's: threads, 0 for one for each core"),
         Flag::integer("seed", "12345", "frazil's: of all chance in training"),
         Flag::truth("recompute", false, "frazil's: train in less memory"),
     ],
@@ -155,6 +156,7 @@ struct Asked {
     shape: Shape,
     train_batch_size: usize,
     eval_batch_size: usize,
+    threads: Option<usize>,
 }
 
 impl Asked {
@@ -174,6 +176,7 @@ impl Asked {
             shape,
             train_batch_size: values.count("train_batch_size", 1)?,
             eval_batch_size: values.count("eval_batch_size", 1)?,
+            threads: training_log::threads(values)?,
         };
         asked.check()?;
         Ok(asked)
@@ -241,6 +244,7 @@ impl Asked {
             save_every: values.count("save_checkpoints_steps", 1)?,
             seed,
             recompute: values.truth("recompute"),
+            threads: self.threads,
             comm: Arc::clone(comm),
             stop: cli::stop(),
             ..train::Options::bert(Head::Pretraining, config, rate, folder)
@@ -268,7 +272,7 @@ fn evaluate(asked: &Asked, steps: u64, comm: &Arc<dyn Comm>, info: &dyn Fn(&str)
         reading: asked.reading(asked.eval_batch_size),
         form: Form::default(),
         batches: Some(steps),
-        threads: None,
+        threads: asked.threads,
         plans: None,
     };
     let scores = evaluate::checkpoint(&checkpoint, options, Arc::clone(comm))?;
@@ -279,7 +283,7 @@ fn evaluate(asked: &Asked, steps: u64, comm: &Arc<dyn Comm>, info: &dyn Fn(&str)
     if newest.is_some() {
         // Where Estimator has it, too.
         let step = scores.global_step.max(0) as u64;
-        let evaluation = Evaluation { step, scores: scores.scores.values };
+        let evaluation = Evaluation { step, scores: scores.scores.values, judged_on: None };
         History::evaluated(&asked.output_dir, &evaluation)?;
     }
     info("***** Eval results *****");
@@ -309,6 +313,7 @@ mod tests {
             ("iterations_per_loop", 1000),
             ("max_eval_steps", 100),
             ("num_tpu_cores", 8),
+            ("threads", 0),
         ];
         for (name, value) in integers {
             assert_eq!(values.integer(name), value, "{name}");

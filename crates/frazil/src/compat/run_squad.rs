@@ -78,6 +78,7 @@ pub const PROGRAM: Program = Program {
             "no answer if that scores so much higher than the best one",
         ),
         Flag::truth("skip_bad_rows", false, "frazil's: leave bad questions out and count them"),
+        Flag::integer("threads", "0", "frazil's: threads, 0 for one for each core"),
         Flag::integer("seed", "12345", "frazil's: of all chance in training"),
         Flag::truth("recompute", false, "frazil's: train in less memory"),
         Flag::text(
@@ -116,7 +117,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         }
         if do_train {
             let of = training(&values, &options, comm)?;
-            let mut log = TrainingLog::new();
+            let mut log = TrainingLog::of_windows();
             let ran = squad::train(&of, &mut |event| log.show(event))?;
             if comm.is_first() {
                 ran.write_report(&of.model, &of.schedule)?;
@@ -200,7 +201,7 @@ fn options(values: &Values, comm: &Arc<dyn Comm>) -> Result<Options, Error> {
             true => OnBadRow::Skip,
             false => OnBadRow::Stop,
         },
-        threads: None,
+        threads: training_log::threads(values)?,
         comm: Arc::clone(comm),
     })
 }

@@ -41,6 +41,11 @@ pub fn schedule(
     })
 }
 
+/// Threads: those of the flag, or as many as there are cores for 0.
+pub fn threads(values: &Values) -> Result<Option<usize>, Error> {
+    Ok(Some(values.count("threads", 0)?).filter(|threads| *threads > 0))
+}
+
 /// Sequences of a call of an exported model: those of the flag, or any number for 0.
 pub fn export_batch(values: &Values) -> Result<Option<usize>, Error> {
     Ok(Some(values.count("export_batch_size", 0)?).filter(|batch| *batch > 0))
@@ -57,6 +62,8 @@ pub fn exported((checkpoint, written): &(PathBuf, PathBuf)) {
 /// Says what happens, in Estimator's words; on a terminal a line below tells how it goes.
 pub struct TrainingLog {
     live: Live,
+    /// Whether examples are trained on in windows, which the original counts, too.
+    windows: bool,
     last: Instant,
     /// Of the last step.
     loss: Option<f64>,
@@ -64,7 +71,12 @@ pub struct TrainingLog {
 
 impl TrainingLog {
     pub fn new() -> Self {
-        Self { live: Live::new(false), last: Instant::now(), loss: None }
+        Self { live: Live::new(false), windows: false, last: Instant::now(), loss: None }
+    }
+
+    /// The same for run_squad.
+    pub fn of_windows() -> Self {
+        Self { windows: true, ..Self::new() }
     }
 
     fn info(&self, text: impl Display) {
@@ -75,9 +87,11 @@ impl TrainingLog {
         match event {
             Event::Running { data, samples, batch, steps } => {
                 self.info("***** Running training *****");
-                self.info(format_args!("  Num {} = {}", data.unit(), data.count()));
-                if samples != data.count() {
+                if self.windows {
+                    self.info(format_args!("  Num orig {} = {}", data.unit(), data.count()));
                     self.info(format_args!("  Num split examples = {samples}"));
+                } else {
+                    self.info(format_args!("  Num {} = {}", data.unit(), data.count()));
                 }
                 self.info(format_args!("  Batch size = {batch}"));
                 self.info(format_args!("  Num steps = {steps}"));

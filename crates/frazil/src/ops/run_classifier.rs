@@ -25,7 +25,7 @@ use serde::Serialize;
 use super::finetune::check_length;
 use super::predict::classify::{argmax, softmax};
 use super::text_model::{self, Item, TextModel, Want};
-use super::train::{Evaluation, History, Stop};
+use super::train::{self, Evaluation, History, Stop};
 use crate::source::{Kind, open_weights};
 use crate::{Error, Result};
 
@@ -252,8 +252,8 @@ pub fn run_classifier(options: &Options, progress: &mut dyn FnMut(Event<'_>)) ->
                 write_once(is_first, &path, &text)?;
                 if is_first && trained.is_file() {
                     // Where Estimator has it, too.
-                    let scores = results.scores();
-                    let evaluation = Evaluation { step: step.max(0) as u64, scores };
+                    let (scores, judged_on) = (results.scores(), Some(judged_on(options)?));
+                    let evaluation = Evaluation { step: step.max(0) as u64, scores, judged_on };
                     History::evaluated(&options.output_dir, &evaluation)?;
                 }
                 report.files.push(path);
@@ -274,6 +274,14 @@ pub fn run_classifier(options: &Options, progress: &mut dyn FnMut(Event<'_>)) ->
         }
     }
     Ok(report)
+}
+
+/// A number for the dev set and how it is read.
+pub(super) fn judged_on(options: &Options) -> Result<u32> {
+    let how = ReadOptions { on_bad_row: options.on_bad_row, ..ReadOptions::default() };
+    let rows = options.task.read(&options.data_dir, Split::Dev, &how)?.items;
+    let how = (options.task, options.max_seq_length, options.do_lower_case);
+    Ok(train::judged_on((how, rows), &[]))
 }
 
 /// The figures of one checkpoint on the dev set, and beside them GLUE's own as far as they are others; each

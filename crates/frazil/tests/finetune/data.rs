@@ -12,16 +12,16 @@ use frazil::tensor::testing::shared;
 use serde_json::Value;
 
 /// Something to begin with, and a folder for all else.
-struct Start {
-    folder: tempfile::TempDir,
-    init: PathBuf,
-    config: PathBuf,
-    vocab: PathBuf,
-    data: PathBuf,
+pub struct Start {
+    pub folder: tempfile::TempDir,
+    pub init: PathBuf,
+    pub config: PathBuf,
+    pub vocab: PathBuf,
+    pub data: PathBuf,
 }
 
 impl Start {
-    fn new() -> Option<Self> {
+    pub fn new() -> Option<Self> {
         let data = shared("fixtures/data")?;
         Some(Self {
             folder: tempfile::tempdir().unwrap(),
@@ -32,18 +32,18 @@ impl Start {
         })
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn run(&self, words: &[&str]) -> Output {
+    pub fn run(&self, words: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_frazil"));
         command.args(words).current_dir(self.folder.path()).env("FRAZIL_THREADS", "1");
         command.output().unwrap()
     }
 
     /// `finetune WHAT` with all that it needs.
-    fn finetune(&self, what: &str, more: &[&str]) -> Output {
+    pub fn finetune(&self, what: &str, more: &[&str]) -> Output {
         let (config, vocab) = (text(&self.config), text(&self.vocab));
         let words = ["finetune", what, text(&self.init), "--config", config, "--vocab", vocab];
         let sizes = ["--max-seq-length", "96", "--batch-size", "8"];
@@ -51,7 +51,7 @@ impl Start {
     }
 
     /// One of the old programs with the same.
-    fn old(&self, program: &str, more: &[&str]) -> Output {
+    pub fn old(&self, program: &str, more: &[&str]) -> Output {
         let paths = [
             format!("--bert_config_file={}", self.config.display()),
             format!("--vocab_file={}", self.vocab.display()),
@@ -74,11 +74,11 @@ impl Start {
     }
 }
 
-fn text(path: &Path) -> &str {
+pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-fn said(output: &Output) -> String {
+pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -87,7 +87,7 @@ fn report(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn hint(said: &str) -> &str {
+pub fn hint(said: &str) -> &str {
     said.lines().find_map(|line| line.strip_prefix("hint: ")).unwrap_or_default()
 }
 

@@ -43,8 +43,44 @@ fn what_has_changed_is_said() {
     assert!(first < second && second < third && third < fourth);
 }
 
+/// Another learning rate is said, and so is another warm-up of a run that was not at its end; more epochs alone
+/// are not.
+#[test]
+fn other_rates_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut options) = mrpc(folder.path()) else { return };
+    options.schedule.save_every = 2;
+    let run = |options: &classifier::Options, until: u64| {
+        let mut found = train::Changes::default();
+        classifier::train(options, &mut |event| {
+            Ok(match event {
+                Event::Train(train::Event::Resuming(_, _, changes)) => {
+                    found = *changes;
+                    Go::On
+                }
+                Event::Train(train::Event::Saved(_, step, _)) if step == until => Go::Stop,
+                _ => Go::On,
+            })
+        })
+        .unwrap();
+        (found.rate, found.next_rate)
+    };
+    run(&options, 2);
+    assert_eq!(run(&options, 4), (None, None));
+    options.schedule.warmup_proportion = 0.9;
+    let (rate, Some((before, now))) = run(&options, 6) else { panic!("another warm-up") };
+    assert!(rate.is_none() && now < before, "{before} {now}");
+    options.schedule.learning_rate = 5e-4;
+    let end = u64::MAX;
+    assert_eq!(run(&options, end), (Some((1e-3, 5e-4)), None));
+    options.schedule.epochs = 4.0;
+    assert_eq!(run(&options, end), (None, None));
+    (options.schedule.epochs, options.schedule.learning_rate) = (5.0, 1e-3);
+    assert_eq!(run(&options, end), (Some((5e-4, 1e-3)), None));
+}
+
 /// Lets a run learn from a copy of its data, which can be changed.
-fn own_data(options: &mut classifier::Options) -> tempfile::TempDir {
+pub fn own_data(options: &mut classifier::Options) -> tempfile::TempDir {
     let data = tempfile::tempdir().unwrap();
     for name in ["train.tsv", "dev.tsv"] {
         std::fs::copy(options.data_dir.join(name), data.path().join(name)).unwrap();
@@ -54,7 +90,7 @@ fn own_data(options: &mut classifier::Options) -> tempfile::TempDir {
 }
 
 /// Leaves the first rows of a file.
-fn keep_rows(path: &Path, rows: usize) {
+pub fn keep_rows(path: &Path, rows: usize) {
     let all = std::fs::read_to_string(path).unwrap();
     let kept: Vec<&str> = all.lines().take(rows).collect();
     std::fs::write(path, kept.join("\n") + "\n").unwrap();
@@ -65,7 +101,7 @@ fn read(path: impl AsRef<Path>) -> Vec<u8> {
 }
 
 /// All events that a run shows, as words.
-fn words(options: &classifier::Options) -> (frazil::ops::finetune::Report, Vec<String>) {
+pub fn words(options: &classifier::Options) -> (frazil::ops::finetune::Report, Vec<String>) {
     let mut words = Vec::new();
     let report = classifier::classifier(options, &mut |event| match event {
         Event::Evaluating(step) => words.push(format!("evaluating {step}")),

@@ -4,9 +4,12 @@
 
 mod data;
 mod going_on;
+mod models;
+mod scores;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use frazil::bert::glue::Task;
 use frazil::bert::rows::OnBadRow;
@@ -456,6 +459,23 @@ fn other_shapes_are_refused() {
     assert!(said.contains("bert/embeddings/") && said.contains("64"), "{said}");
 }
 
+/// A run that comes to no number has its curves all the same, and names the checkpoint that is left.
+#[test]
+fn no_number_is_told_with_its_curves() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut options) = mrpc(folder.path()) else { return };
+    options.schedule.learning_rate = 1e30;
+    let error = classifier::classifier(&options, &mut |_| {}).unwrap_err();
+    let said = error.to_string();
+    assert!(said.contains("no number to go on with"), "{said}");
+    let newest = CheckpointState::read(folder.path()).unwrap().unwrap().model_checkpoint_path;
+    let hint = error.hint().unwrap();
+    assert!(hint.contains(&format!("`{}`", newest.display())), "{hint}");
+    assert!(!hint.contains("factor on the loss"), "{hint}");
+    let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+    assert!(page.contains("<code>1000000000000000000000000000000</code>"));
+}
+
 /// What is wrong is said before anything is written, and with what to do about it.
 #[test]
 fn mistakes() {
@@ -470,6 +490,8 @@ fn mistakes() {
     assert!(fails(&|o| o.max_seq_length = 4096).contains("only trained up to"));
     assert!(fails(&|o| o.schedule.learning_rate = f64::NAN).contains("learning rate"));
     assert!(fails(&|o| o.schedule.accumulate = 0).contains("0 examples"));
+    let too_large = fails(&|o| (o.schedule.batch_size, o.schedule.accumulate) = (usize::MAX, 3));
+    assert!(too_large.contains("× 3 is too large"), "{too_large}");
     assert!(fails(&|o| o.schedule.warmup_proportion = 2.0).contains("a warm-up of 2"));
     assert!(fails(&|o| o.schedule.epochs = f64::NAN).contains("NaN epochs"));
     assert!(fails(&|o| (o.evaluate, o.early_stop) = (false, Some(1))).contains("no scores"));

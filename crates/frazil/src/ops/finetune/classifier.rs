@@ -66,7 +66,10 @@ pub fn classifier(options: &Options, watch: &mut dyn FnMut(Event<'_>)) -> Result
         scores: if options.evaluate { Some(&scores) } else { None },
         metric: metric(options.task),
         early_stop: options.early_stop,
-        of: options.evaluate.then(|| judged_on(options)).transpose()?,
+        of: options
+            .evaluate
+            .then(|| run_classifier::judged_on(&evaluation(options)))
+            .transpose()?,
     };
     finetune(&prepared, &options.model, &options.schedule, &judge, watch)
 }
@@ -155,17 +158,15 @@ fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> 
     Ok(prepared(written, Data::Examples(rows.items.len()), features.len(), skipped))
 }
 
-/// A number for what checkpoints are judged on.
-fn judged_on(options: &Options) -> Result<u32> {
-    let how = ReadOptions { on_bad_row: options.on_bad_row, ..ReadOptions::default() };
-    let rows = options.task.read(&options.data_dir, Split::Dev, &how)?.items;
-    let of = (options.task, options.max_seq_length, options.model.do_lower_case, rows);
-    Ok(crc32c::crc32c(format!("{of:?}").as_bytes()))
-}
-
 /// The figures of `run_classifier` for one checkpoint, and GLUE's own.
 fn scores(options: &Options, checkpoint: &Path) -> Result<BTreeMap<String, f64>> {
-    let of = run_classifier::Options {
+    let of = evaluation(options);
+    run_classifier::scores_of_checkpoint(checkpoint, &of, &options.schedule.stop)
+}
+
+/// How checkpoints are evaluated.
+fn evaluation(options: &Options) -> run_classifier::Options {
+    run_classifier::Options {
         data_dir: options.data_dir.clone(),
         bert_config_file: options.model.bert_config_file.clone(),
         task: options.task,
@@ -182,6 +183,5 @@ fn scores(options: &Options, checkpoint: &Path) -> Result<BTreeMap<String, f64>>
         on_bad_row: options.on_bad_row,
         threads: options.schedule.threads,
         comm: Arc::clone(&options.schedule.comm),
-    };
-    run_classifier::scores_of_checkpoint(checkpoint, &of, &options.schedule.stop)
+    }
 }

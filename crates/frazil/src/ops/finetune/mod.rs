@@ -147,6 +147,7 @@ impl Schedule {
         if self.batch_size == 0 || self.accumulate == 0 {
             return wrong("a step of 0 examples learns nothing".into(), "give 1 or more");
         }
+        train::check_size(self.batch_size, self.accumulate)?;
         if !(self.learning_rate.is_finite() && self.learning_rate >= 0.0) {
             let what = format!("a learning rate of {} is none", self.learning_rate);
             return wrong(what, "give a number such as 2e-5");
@@ -319,8 +320,10 @@ fn check_begin(
     if train::is_of_run(&model.output_dir, config, what, schedule.seed)? {
         return model.check_folder(config);
     }
-    let begin = model.init_checkpoint.as_ref();
-    begin.map_or(Ok(()), |path| open_weights(path, &Default::default()).map(drop))
+    match &model.init_checkpoint {
+        Some(path) => train::fits(&open_weights(path, &Default::default())?, path, config, what),
+        None => Ok(()),
+    }
 }
 
 /// Counts records that are there already: sequences, or packs of them. They must hold what is learnt.
@@ -344,25 +347,35 @@ pub struct Ran {
     pub trained: Trained,
     task: String,
     data: Data,
+    /// What was evaluated by then.
+    judged: Vec<Evaluation>,
 }
 
 impl Ran {
-    /// Writes `report.html` with what the folder's events say, scores included.
-    pub fn write_report(&self, model: &Model, schedule: &Schedule) -> Result<PathBuf> {
-        self.report(model, schedule, &History::read(&model.output_dir)?, None)
+    fn new(prepared: &Prepared, trained: Trained, judged: Vec<Evaluation>) -> Self {
+        Self { trained, task: prepared.task.clone(), data: prepared.data, judged }
     }
 
-    /// The same with this history and the best checkpoint, if there is one. Where nothing was trained, that
-    /// of the run before stays.
+    /// Writes `report.html` with what the folder's events say: of scores, those that were judged as the last
+    /// ones were. Where nothing was trained, and nothing evaluated since, that of the run before stays.
+    pub fn write_report(&self, model: &Model, schedule: &Schedule) -> Result<PathBuf> {
+        let mut history = History::read(&model.output_dir)?;
+        let is_new = self.trained.taken > 0 || history.evaluations != self.judged;
+        history.only(history.evaluations.last().and_then(|last| last.judged_on));
+        self.report(model, schedule, &history, None, is_new)
+    }
+
+    /// The same with this history and the best checkpoint, if there is one; whether something of it is new.
     fn report(
         &self,
         model: &Model,
         schedule: &Schedule,
         history: &History,
         best: Option<PathBuf>,
+        is_new: bool,
     ) -> Result<PathBuf> {
         let report = report_of(model);
-        if self.trained.taken == 0 && report.is_file() {
+        if !is_new && report.is_file() {
             return Ok(report);
         }
         let begins_with = match &model.init_checkpoint {
@@ -407,13 +420,15 @@ fn train_only(
     for note in notes {
         watch(Event::Note(note))?;
     }
-    let trained = train_on(&prepared, model, schedule, None, &mut |event| {
+    let trained = train_on(&prepared, model, schedule, &mut |event| {
         let Event::Train(train::Event::Resuming(_, step, _)) = event else { return watch(event) };
-        let best = Standing::of(&model.output_dir, step, metric)?.best_of(&model.output_dir);
+        let before = Before::read(&model.output_dir, step, metric, None)?;
+        let best = before.standing.best_of(&model.output_dir);
         let go = watch(event)?;
         Ok(best.filter(|_| go == Go::On).map_or(go, Go::Keep))
     })?;
-    Ok(Ran { task: prepared.task, data: prepared.data, trained })
+    let judged = History::read(&model.output_dir)?.evaluations;
+    Ok(Ran::new(&prepared, trained, judged))
 }
 
 /// Says which rows were left out of a file, the first ones with why; how many.
@@ -450,7 +465,6 @@ fn train_on(
     prepared: &Prepared,
     model: &Model,
     schedule: &Schedule,
-    judged_on: Option<u32>,
     watch: &mut dyn FnMut(Event<'_>) -> Result<Go>,
 ) -> Result<Trained> {
     let (steps, warmup_steps) = schedule.steps(prepared.data.count());
@@ -476,8 +490,25 @@ fn train_on(
     options.threads = schedule.threads;
     options.comm = Arc::clone(&schedule.comm);
     options.stop = schedule.stop.clone();
-    options.judged_on = judged_on;
-    train::train_in(prepared.lock.as_ref(), &options, &mut |event| watch(Event::Train(event)))
+    let mut so_far = Trained::default();
+    let went = train::train_in(prepared.lock.as_ref(), &options, &mut |event| {
+        if let train::Event::Step(step, ..) = &event {
+            so_far.steps = step.report.step + 1;
+            so_far.taken += 1;
+            so_far.tokens += step.tokens as u64;
+            so_far.seconds += step.seconds;
+        }
+        watch(Event::Train(event))
+    });
+    if let Err(Error::Train(error)) = &went
+        && let frazil_train::Error::NoNumber { path, .. } = &**error
+        && schedule.comm.is_first()
+    {
+        // The curves show how it came to that; where they cannot be written, this is still what is to be told.
+        so_far.checkpoint = path.clone();
+        let _ = Ran::new(prepared, so_far, Vec::new()).write_report(model, schedule);
+    }
+    went
 }
 
 /// Exports a checkpoint, the newest if none is given: its path, and that of the SavedModel.
@@ -509,6 +540,10 @@ pub(crate) fn check_early_stop(early_stop: Option<usize>, evaluates: bool) -> Re
     }
 }
 
+/// What is said where runs before this one were judged by other scores.
+const OTHER_SCORES: &str =
+    "checkpoints are judged on something else than before: its scores do not count";
+
 /// How scores are judged on the way.
 pub(crate) struct Judge<'j> {
     /// The scores of a checkpoint, to which all ranks contribute; none if there is nothing to evaluate
@@ -518,7 +553,7 @@ pub(crate) struct Judge<'j> {
     pub metric: &'static str,
     /// Evaluations without a better score after which training ends.
     pub early_stop: Option<usize>,
-    /// A number for what they are the scores of, if there are any.
+    /// A number for what they are judged on, if there are any.
     pub of: Option<u32>,
 }
 
@@ -532,18 +567,6 @@ struct Standing {
 }
 
 impl Standing {
-    /// How those of a folder stand, up to a step. A checkpoint that is gone is not the best any more.
-    fn of(folder: &Path, step: u64, metric: &str) -> Result<Self> {
-        let mut standing = Self::default();
-        for before in History::read(folder)?.evaluations.iter().filter(|of| of.step <= step) {
-            match is_there(&checkpoint_path(folder, before.step)) {
-                true => drop(standing.add(before, metric)),
-                false => standing.since += 1,
-            }
-        }
-        Ok(standing)
-    }
-
     /// Counts one more; whether it is the best. As `f32`: an earlier one comes from TensorBoard's files.
     fn add(&mut self, evaluation: &Evaluation, metric: &str) -> bool {
         let score = evaluation.scores.get(metric).map_or(f32::NAN, |score| *score as f32);
@@ -558,6 +581,40 @@ impl Standing {
     /// The best checkpoint.
     fn best_of(&self, folder: &Path) -> Option<PathBuf> {
         self.best.map(|(_, step)| checkpoint_path(folder, step))
+    }
+}
+
+/// What the evaluations of runs before this one have come to.
+struct Before {
+    /// What those were judged on that count.
+    judged_on: Option<u32>,
+    /// How they stand.
+    standing: Standing,
+    /// Whether the checkpoint to go on from is one of them.
+    is_judged: bool,
+    /// Whether the last of all was judged on something else.
+    is_other: bool,
+}
+
+impl Before {
+    /// Up to a step. Those count that have the metric and were judged on the same; where nothing is judged now,
+    /// on what the last of them was. A checkpoint that is gone is not the best any more.
+    fn read(folder: &Path, step: u64, metric: &str, judged_on: Option<u32>) -> Result<Self> {
+        let mut all = History::read(folder)?.evaluations;
+        all.retain(|of| of.step <= step);
+        let is_other = all.last().is_some_and(|last| last.judged_on != judged_on);
+        all.retain(|of| of.scores.contains_key(metric));
+        let judged_on = judged_on.or_else(|| all.last()?.judged_on);
+        all.retain(|of| of.judged_on == judged_on);
+        let mut standing = Standing::default();
+        for of in &all {
+            match is_there(&checkpoint_path(folder, of.step)) {
+                true => drop(standing.add(of, metric)),
+                false => standing.since += 1,
+            }
+        }
+        let is_judged = all.last().is_some_and(|last| last.step == step);
+        Ok(Self { judged_on, standing, is_judged, is_other })
     }
 }
 
@@ -577,18 +634,18 @@ pub(crate) fn finetune(
             watch(event);
         }
     };
-    // Where another kind of scores begins.
-    let mut judged_from = None;
+    let mut judged_on = judge.of;
     let (mut standing, mut early_stopped) = (Standing::default(), false);
+    // Whether other scores count than those that the report has.
+    let mut is_judged_anew = false;
     let steps = schedule.steps(prepared.data.count()).0;
-    let trained = train_on(prepared, model, schedule, judge.of, &mut |event| {
+    let trained = train_on(prepared, model, schedule, &mut |event| {
         let (path, step, resumed) = match &event {
             // What is left unevaluated here is made up for when the run goes on.
             Event::Train(train::Event::Saved(path, step, false)) => {
                 (path.to_path_buf(), *step, false)
             }
-            Event::Train(train::Event::Resuming(path, step, changes)) => {
-                judged_from = changes.judged_on.then_some(*step);
+            Event::Train(train::Event::Resuming(path, step, _)) => {
                 (path.to_path_buf(), *step, true)
             }
             _ => {
@@ -600,40 +657,47 @@ pub(crate) fn finetune(
         if is_first && (resumed || step == 0) {
             model.complete()?;
         }
-        let mut seen = false;
-        if resumed && judged_from.is_none() {
-            standing = Standing::of(folder, step, judge.metric)?;
-            seen = History::read(folder)?.evaluations.iter().any(|of| of.step == step);
-        }
         // One that was written only since the run was to stop is none of those that count.
-        let is_due = step == steps
-            || judged_from == Some(step)
-            || schedule.save_every > 0 && step.is_multiple_of(schedule.save_every);
+        let mut is_due =
+            step == steps || schedule.save_every > 0 && step.is_multiple_of(schedule.save_every);
+        if resumed {
+            let before = Before::read(folder, step, judge.metric, judge.of)?;
+            (judged_on, standing) = (before.judged_on, before.standing);
+            if before.is_other && judge.of.is_some() {
+                watch(Event::Note(OTHER_SCORES.into()));
+                (is_due, is_judged_anew) = (true, true);
+            }
+            is_due &= !before.is_judged;
+        }
         let go = |standing: &Standing| standing.best_of(folder).map_or(Go::On, Go::Keep);
-        let Some(scores) = judge.scores.filter(|_| step > 0 && is_due && !seen) else {
+        let Some(scores) = judge.scores.filter(|_| step > 0 && is_due) else {
             early_stopped = judge.is_enough(&standing);
             return Ok(if early_stopped { Go::Stop } else { go(&standing) });
         };
         watch(Event::Evaluating(step));
         let evaluation = match scores(&path) {
-            Ok(scores) => Evaluation { step, scores },
+            Ok(scores) => Evaluation { step, scores, judged_on },
             Err(Error::Stopped) => return Ok(Go::Stop),
             Err(error) => return Err(error),
         };
         if is_first {
             History::evaluated(folder, &evaluation)?;
         }
+        is_judged_anew = true;
         let is_best = standing.add(&evaluation, judge.metric);
         watch(Event::Evaluated(&evaluation, is_best));
         early_stopped = judge.is_enough(&standing);
         Ok(if early_stopped { Go::Stop } else { go(&standing) })
     })?;
     let mut history = History::read(folder)?;
-    history.evaluations.retain(|of| judged_from.is_none_or(|from| of.step >= from));
-    let ran = Ran { task: prepared.task.clone(), data: prepared.data, trained };
+    history.only(judged_on);
+    let ran = Ran::new(prepared, trained, Vec::new());
     let best = standing.best_of(folder);
     let report = match is_first {
-        true => ran.report(model, schedule, &history, best.clone())?,
+        true => {
+            let is_new = ran.trained.taken > 0 || is_judged_anew;
+            ran.report(model, schedule, &history, best.clone(), is_new)?
+        }
         false => report_of(model),
     };
     let trained = ran.trained;
@@ -681,8 +745,11 @@ mod tests {
     fn the_best_is_remembered_and_what_followed_is_counted() {
         let mut standing = Standing::default();
         let scores = [(1, 0.5), (2, 0.7), (3, 0.7), (4, f64::NAN)];
-        let of =
-            |(step, score)| Evaluation { step, scores: BTreeMap::from([("f1".to_owned(), score)]) };
+        let of = |(step, score)| Evaluation {
+            step,
+            scores: BTreeMap::from([("f1".to_owned(), score)]),
+            judged_on: None,
+        };
         let bests: Vec<bool> =
             scores.into_iter().map(|score| standing.add(&of(score), "f1")).collect();
         assert_eq!(bests, [true, true, false, false]);

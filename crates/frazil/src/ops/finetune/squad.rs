@@ -153,9 +153,8 @@ fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> 
 
 /// A number for what checkpoints are judged on.
 fn judged_on(options: &Options, dev_file: &Path) -> Result<u32> {
-    let of = (options.features, options.predict, options.model.do_lower_case);
-    let of = crc32c::crc32c(format!("{of:?}").as_bytes());
-    Ok(crc32c::crc32c_append(of, &file::map(dev_file)?))
+    let how = (options.features, options.predict, options.model.do_lower_case);
+    Ok(super::train::judged_on(how, &file::map(dev_file)?))
 }
 
 /// The official scores of one checkpoint; each rank answers its share of the questions.

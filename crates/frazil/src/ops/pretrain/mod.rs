@@ -168,7 +168,8 @@ pub fn pretrain(
             watch(Event::BlockStop(block))?;
         }
         let (evaluated, scores) = judge.evaluate(step, weights)?;
-        let evaluation = Evaluation { step: evaluated.step, scores: scores.values };
+        let evaluation =
+            Evaluation { step: evaluated.step, scores: scores.values, judged_on: None };
         if comm.is_first() {
             History::evaluated(folder, &evaluation)?;
         }

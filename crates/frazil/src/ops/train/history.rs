@@ -2,6 +2,7 @@
 //! from them for its report, so that a run that was interrupted is one curve.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::path::Path;
 
 use frazil_tf::events::{self, EventWriter};
@@ -16,6 +17,8 @@ const POINTS: u64 = 500;
 
 /// Where evaluations are, as Estimator has it.
 const EVAL: &str = "eval";
+/// Stands beside scores: the number for what they are the scores of.
+const JUDGED_ON: &str = "frazil/judged_on";
 
 /// A few steps, on average.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -33,6 +36,15 @@ pub struct Evaluation {
     pub step: u64,
     /// Numbers by name.
     pub scores: BTreeMap<String, f64>,
+    /// A number for what it was judged on, by [`judged_on`]; none if nobody said.
+    #[serde(skip)]
+    pub judged_on: Option<u32>,
+}
+
+/// A number for what checkpoints are judged on: these data, in this way. Scores by another one are not of the
+/// same kind. An `f32` holds it, as events have it.
+pub fn judged_on(how: impl Debug, data: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(format!("{how:?}").as_bytes()), data) >> 8
 }
 
 /// See the module.
@@ -40,18 +52,20 @@ pub struct Evaluation {
 pub struct History {
     /// In the order of steps.
     pub points: Vec<Point>,
-    /// In the order of steps.
+    /// In the order of steps; those of the same one in the order in which they came.
     pub evaluations: Vec<Evaluation>,
 }
 
 impl History {
     /// What the event files of a folder say. Of what was written twice the later counts.
     pub fn read(folder: &Path) -> Result<Self> {
-        let points = scalars(folder)?.into_iter().map(|(step, values)| Point { step, values });
-        let evaluations = scalars(&folder.join(EVAL))?.into_iter();
+        let points = scalars(folder)?.into_iter();
+        let mut judged: Vec<_> = scalars(&folder.join(EVAL))?.into_iter().collect();
+        judged.sort_by_key(|((step, _), (came, _))| (*step, *came));
+        let evaluation = |((step, judged_on), (_, scores))| Evaluation { step, scores, judged_on };
         Ok(Self {
-            points: points.collect(),
-            evaluations: evaluations.map(|(step, scores)| Evaluation { step, scores }).collect(),
+            points: points.map(|((step, _), (_, values))| Point { step, values }).collect(),
+            evaluations: judged.into_iter().map(evaluation).collect(),
         })
     }
 
@@ -61,17 +75,23 @@ impl History {
         self.points.iter().filter_map(point)
     }
 
+    /// Leaves the evaluations that were judged on the same.
+    pub fn only(&mut self, judged_on: Option<u32>) {
+        self.evaluations.retain(|of| of.judged_on == judged_on);
+    }
+
     /// Adds the scores of a checkpoint to the files of a folder.
     pub fn evaluated(folder: &Path, evaluation: &Evaluation) -> Result<()> {
         let mut writer = EventWriter::create(folder.join(EVAL), "")?;
-        for (name, value) in &evaluation.scores {
-            writer.scalar(evaluation.step as i64, name, *value as f32)?;
-        }
+        let judged_on = evaluation.judged_on.map(|number| (JUDGED_ON, number as f32));
+        let scores = evaluation.scores.iter().map(|(name, value)| (&name[..], *value as f32));
+        writer.scalars(evaluation.step as i64, judged_on.into_iter().chain(scores))?;
         Ok(writer.flush()?)
     }
 }
 
-type Scalars = BTreeMap<u64, BTreeMap<String, f64>>;
+/// Numbers by name, of a step and of what it was judged on; with when the last of them came, counted.
+type Scalars = BTreeMap<(u64, Option<u32>), (usize, BTreeMap<String, f64>)>;
 
 fn scalars(folder: &Path) -> Result<Scalars> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Ok(Scalars::new()) };
@@ -81,25 +101,33 @@ fn scalars(folder: &Path) -> Result<Scalars> {
     };
     let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(is_events).collect();
     files.sort();
-    let mut found = Scalars::new();
+    let (mut found, mut came) = (Scalars::new(), 0);
     for path in files {
         // The last event of a run that was killed may be cut: what comes before it counts.
         for event in events::read(&path)?.map_while(std::result::Result::ok) {
+            let step = event.step.max(0) as u64;
             let of = match event.what {
                 Some(event::What::Summary(of)) => of,
                 // A run that began here, after one that came further.
                 Some(event::What::SessionLog(_)) => {
-                    found.split_off(&(event.step.max(0) as u64));
+                    found.split_off(&(step, None));
                     continue;
                 }
                 _ => continue,
             };
-            for value in of.value {
-                let Some(summary::value::Value::SimpleValue(number)) = value.value else {
-                    continue;
-                };
-                let step = found.entry(event.step.max(0) as u64).or_default();
-                step.insert(value.tag, f64::from(number));
+            let numbers = of.value.into_iter().filter_map(|value| match value.value {
+                Some(summary::value::Value::SimpleValue(number)) => {
+                    Some((value.tag, f64::from(number)))
+                }
+                _ => None,
+            });
+            let mut numbers: BTreeMap<String, f64> = numbers.collect();
+            let judged_on = numbers.remove(JUDGED_ON).map(|number| number as u32);
+            if !numbers.is_empty() {
+                came += 1;
+                let (at, all) = found.entry((step, judged_on)).or_default();
+                *at = came;
+                all.append(&mut numbers);
             }
         }
     }

@@ -8,15 +8,31 @@ use crate::{Error, Result};
 
 const NAME: &str = ".frazil.lock";
 
+/// What a run writes, beside the files of checkpoints.
+const WRITTEN: [&str; 6] = [
+    "train.tf_record",
+    "graph.pbtxt",
+    "checkpoint",
+    "report.html",
+    "vocab.txt",
+    "bert_config.json",
+];
+
+/// Whether a file is what a run has begun to write: it has the name that it was to have, and one of chance.
+fn is_begun(name: &str) -> bool {
+    let inner = name.strip_prefix('.').and_then(|name| name.strip_suffix(".partial"));
+    let Some((name, _)) = inner.and_then(|inner| inner.rsplit_once('.')) else { return false };
+    WRITTEN.contains(&name) || name.starts_with("model.ckpt-")
+}
+
 /// Whether a run has written into this folder.
 pub(crate) fn was_here(folder: &Path) -> bool {
     folder.join(NAME).is_file()
 }
 
 /// What a run leaves in its folder: names, or how they begin.
-const LEFT: [&str; 8] = [
+const LEFT: [&str; 7] = [
     "model.ckpt-",
-    ".model.ckpt-",
     "events.out.tfevents.",
     "eval",
     "checkpoint",
@@ -34,10 +50,11 @@ pub(crate) fn clear(folder: &Path) -> Result<()> {
     for entry in std::fs::read_dir(folder).map_err(failed(folder))? {
         let path = entry.map_err(failed(folder))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let is_left = LEFT.iter().any(|left| match left.ends_with(['-', '.']) {
-            true => name.starts_with(left),
-            false => name == *left,
-        });
+        let is_left = is_begun(&name)
+            || LEFT.iter().any(|left| match left.ends_with(['-', '.']) {
+                true => name.starts_with(left),
+                false => name == *left,
+            });
         if is_left {
             let removed = match path.is_dir() {
                 true => std::fs::remove_dir_all(&path),
@@ -71,9 +88,7 @@ impl Lock {
             });
         }
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            if name.starts_with(".model.ckpt-") && name.ends_with(".partial") {
+            if is_begun(&entry.file_name().to_string_lossy()) {
                 // What cannot be removed is only in the way.
                 let _ = std::fs::remove_file(entry.path());
             }
@@ -109,12 +124,15 @@ mod tests {
         let said = Lock::take(&folder).err().unwrap().to_string();
         assert!(said.contains("another run is training in"), "{said}");
         drop(lock);
-        let left = folder.join(".model.ckpt-7.index.x1y2.partial");
-        for path in [&left, &folder.join("model.ckpt-7.index"), &folder.join(".notes.partial")] {
+        let left = ["model.ckpt-7.index", "train.tf_record", "checkpoint", "report.html"]
+            .map(|name| folder.join(format!(".{name}.x1y2.partial")));
+        let others = ["model.ckpt-7.index", ".notes.partial", ".checkpoint_notes.x1y2.partial"]
+            .map(|name| folder.join(name));
+        for path in left.iter().chain(&others) {
             std::fs::write(path, "").unwrap();
         }
         let _lock = Lock::take(&folder).unwrap();
-        assert!(!left.exists());
-        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 3);
+        assert!(!left.iter().any(|path| path.exists()));
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1 + others.len());
     }
 }

@@ -17,13 +17,13 @@ use std::sync::Arc;
 
 use frazil_bert::build::{self, build};
 use frazil_bert::config::Formulas;
-use frazil_bert::names::variables::expected;
+use frazil_bert::names::variables::{Expected, Part, expected};
 use frazil_bert::packing::Depth;
 use frazil_bert::samples::{Kind, Limits, Reader, ReaderOptions};
 use frazil_bert::{BertConfig, Head};
 use frazil_convert::tf;
 use frazil_runtime::{EngineOptions, Parameters};
-use frazil_tensor::TensorStore;
+use frazil_tensor::{DType, TensorStore};
 use frazil_tf::checkpoint::{Checkpoint, Options as CheckpointOptions};
 use frazil_train::batch::Form;
 use frazil_train::checkpoint::{Keeper, newest};
@@ -40,7 +40,7 @@ use crate::{Error, Result};
 pub(crate) use lock::{Lock, clear, was_here};
 
 pub use frazil_train::run::{Changes, Step};
-pub use history::{Evaluation, History, Point};
+pub use history::{Evaluation, History, Point, judged_on};
 pub use page::page;
 pub use stop::Stop;
 
@@ -102,9 +102,6 @@ pub struct Options {
     pub comm: Arc<dyn Comm>,
     /// What can end the run before its time.
     pub stop: Stop,
-    /// A number for what checkpoints are judged on, if somebody judges them: scores by another one are not
-    /// of the same kind.
-    pub judged_on: Option<u32>,
 }
 
 impl Options {
@@ -142,7 +139,6 @@ impl Options {
             plans: None,
             comm: Arc::new(Solo),
             stop: Stop::default(),
-            judged_on: None,
         }
     }
 }
@@ -166,7 +162,7 @@ pub enum Event<'a> {
 }
 
 /// What a run comes to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Trained {
     /// The last checkpoint.
     pub checkpoint: PathBuf,
@@ -236,7 +232,6 @@ pub(crate) fn train_in(
         plan,
         form: options.form,
         seen: 0,
-        judged_on: options.judged_on,
     };
     if let Some(path) = before {
         let state = Checkpoint::open(&path, CheckpointOptions::default())?;
@@ -256,6 +251,7 @@ pub(crate) fn train_in(
     let (mut tokens, mut seconds) = (0, 0.0);
     let mut writer = None;
     if comm.is_first() {
+        run.keeper.remove_begun();
         run.keeper.write_graph()?;
         writer = Some(history::Writer::create(&options.output_dir, from, options.steps)?);
     }
@@ -287,10 +283,44 @@ pub(crate) fn train_in(
 pub(crate) fn initial_weights(options: &Options) -> Result<Option<Weights>> {
     let Some(path) = &options.init_checkpoint else { return Ok(None) };
     let weights = open_weights(path, &Default::default())?;
-    if let Some(sizes) = sizes(options) {
+    let sizes = sizes(options);
+    if let Some(sizes) = sizes {
         start::check(&weights, path, sizes)?;
     }
+    let start = start::Start::new(&weights, sizes);
+    fits(&start, path, &options.config, (options.head, options.labels))?;
     Ok(Some(weights))
+}
+
+/// Refuses weights of other shapes than the model's. What is missing begins anew.
+pub(crate) fn fits(
+    weights: &dyn TensorStore,
+    path: &Path,
+    config: &BertConfig,
+    (head, labels): (Head, usize),
+) -> Result<()> {
+    for Expected { name, shape, part, .. } in expected(config, head, labels) {
+        let Some(found) = weights.info(&name).filter(|found| found.shape != shape) else {
+            continue;
+        };
+        let hint = match part {
+            Part::Classifier => {
+                "it has learnt another task: give the checkpoint that was pre-trained"
+            }
+            _ => "give the bert_config.json that it was made with",
+        };
+        return Err(Error::Usage {
+            what: format!(
+                "`{}` is of another model: `{name}` is {} {}, not {} {shape}",
+                path.display(),
+                found.dtype,
+                found.shape,
+                DType::F32
+            ),
+            hint: hint.into(),
+        });
+    }
+    Ok(())
 }
 
 /// Rows of tables, where a checkpoint may have others.
@@ -373,18 +403,25 @@ fn cut(options: &Options) -> Result<Cut> {
     }
 }
 
+/// Refuses a step of more than can be meant.
+pub(crate) fn check_size(packs: usize, accumulate: usize) -> Result<()> {
+    let together = (packs as u64).checked_mul(accumulate as u64);
+    if together.is_some_and(|together| together <= MOST) {
+        return Ok(());
+    }
+    Err(Error::Usage {
+        what: format!("a step of {packs} × {accumulate} is too large"),
+        hint: format!("give a batch, times what is accumulated, of {MOST} or less"),
+    })
+}
+
 /// What can be told before anything is opened.
 fn check(options: &Options) -> Result<()> {
     let wrong = |what: String, hint: &str| Err(Error::Usage { what, hint: hint.into() });
     if options.reading.packs == 0 {
         return wrong("a batch size of 0 leaves nothing".into(), "give 1 or more");
     }
-    let each = options.reading.packs as u64;
-    let together = each.checked_mul(options.accumulate as u64);
-    if together.is_none_or(|together| together > MOST) {
-        let what = format!("a step of {each} × {} is too large", options.accumulate);
-        return wrong(what, &format!("give a batch, times what is accumulated, of {MOST} or less"));
-    }
+    check_size(options.reading.packs, options.accumulate)?;
     if options.accumulate == 0 {
         return wrong("gradients of 0 batches make no step".into(), "accumulate 1 batch or more");
     }
