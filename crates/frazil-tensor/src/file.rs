@@ -144,34 +144,44 @@ impl Drop for Unfinished {
 
 /// A file that appears under its name only when it is complete: written to a temporary file in
 /// the same folder, synced, renamed. Dropped before [`commit`](Self::commit), it leaves nothing.
+///
+/// A link stays one: the file that it leads to is replaced. What is neither a file nor absent, such as a
+/// pipe or `/dev/null`, is written into as it stands.
 pub struct AtomicFile {
     path: PathBuf,
-    writer: BufWriter<NamedTempFile>,
-    _unfinished: Unfinished, // dropped after the temporary file is gone
+    sink: Sink,
+}
+
+enum Sink {
+    /// Renamed to this when it is complete.
+    Beside(BufWriter<NamedTempFile>, PathBuf, Unfinished), // dropped in this order
+    /// A pipe or a device.
+    Into(BufWriter<File>),
 }
 
 impl AtomicFile {
     /// Starts a file that will be `path`. The folder must exist.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        const BUFFER: usize = 1 << 20;
         let path = path.as_ref().to_path_buf();
-        let folder = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
+        let sink = match std::fs::metadata(&path) {
+            Ok(there) if there.is_dir() => {
+                return Err(Error::io("write", &path, io::ErrorKind::IsADirectory.into()));
+            }
+            Ok(there) if !there.is_file() => {
+                let file = File::options().write(true).open(&path);
+                let file = file.map_err(|e| Error::io("open", &path, e))?;
+                Sink::Into(BufWriter::with_capacity(BUFFER, file))
+            }
+            _ => {
+                let place = through_links(&path).map_err(|e| Error::io("create", &path, e))?;
+                let unfinished = Unfinished::new();
+                let file = beside(&place);
+                let file = file.map_err(|e| Error::io("create", &path, without_path(e)))?;
+                Sink::Beside(BufWriter::with_capacity(BUFFER, file), place, unfinished)
+            }
         };
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let mut builder = tempfile::Builder::new();
-        let prefix = format!(".{name}.");
-        builder.prefix(&prefix).suffix(".partial");
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            builder.permissions(std::fs::Permissions::from_mode(0o666)); // less the umask
-        }
-        let unfinished = Unfinished::new();
-        let file = builder.tempfile_in(folder);
-        let file = file.map_err(|e| Error::io("create", &path, without_path(e)))?;
-        let writer = BufWriter::with_capacity(1 << 20, file);
-        Ok(Self { path, writer, _unfinished: unfinished })
+        Ok(Self { path, sink })
     }
 
     /// The name the file will have.
@@ -182,29 +192,75 @@ impl AtomicFile {
     /// Syncs the contents to disk and gives the file its name.
     pub fn commit(self) -> Result<()> {
         let path = self.path;
-        let file =
-            self.writer.into_inner().map_err(|e| Error::io("write", &path, e.into_error()))?;
-        file.as_file().sync_all().map_err(|e| Error::io("write", &path, e))?;
-        file.persist(&path).map_err(|e| Error::io("rename", &path, e.error))?;
+        let write_failed = |e| Error::io("write", &path, e);
+        match self.sink {
+            Sink::Beside(writer, place, _unfinished) => {
+                let file = writer.into_inner().map_err(|e| write_failed(e.into_error()))?;
+                file.as_file().sync_all().map_err(write_failed)?;
+                file.persist(&place).map_err(|e| Error::io("rename", &path, e.error))?;
+            }
+            Sink::Into(mut writer) => writer.flush().map_err(write_failed)?,
+        }
         Ok(())
     }
+}
+
+/// A temporary file in the folder of another.
+fn beside(path: &Path) -> io::Result<NamedTempFile> {
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let prefix = format!(".{name}.");
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(&prefix).suffix(".partial");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(std::fs::Permissions::from_mode(0o666)); // less the umask
+    }
+    builder.tempfile_in(folder)
+}
+
+/// Where a path leads, even if nothing is there yet: the end of all links.
+pub fn through_links(path: &Path) -> io::Result<PathBuf> {
+    /// As many as Linux follows.
+    const MOST: usize = 40;
+    let mut place = path.to_path_buf();
+    for _ in 0..MOST {
+        match std::fs::read_link(&place) {
+            Ok(to) => place = place.parent().unwrap_or(Path::new("")).join(to),
+            Err(_) => return Ok(place), // it is no link, or not there
+        }
+    }
+    Err(io::Error::other("it is a link that leads back to itself"))
 }
 
 impl Write for AtomicFile {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         refuse_if_interrupted()?;
-        self.writer.write(buf)
+        match &mut self.sink {
+            Sink::Beside(writer, ..) => writer.write(buf),
+            Sink::Into(writer) => writer.write(buf),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.writer.flush()
+        match &mut self.sink {
+            Sink::Beside(writer, ..) => writer.flush(),
+            Sink::Into(writer) => writer.flush(),
+        }
     }
 }
 
-/// For formats that go back to fill in a length or a checksum.
+/// For formats that go back to fill in a length or a checksum; a pipe cannot.
 impl Seek for AtomicFile {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.writer.seek(to)
+        match &mut self.sink {
+            Sink::Beside(writer, ..) => writer.seek(to),
+            Sink::Into(writer) => writer.seek(to),
+        }
     }
 }
 
@@ -360,6 +416,54 @@ mod tests {
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
         write(&path, b"whole").unwrap();
         assert_eq!(&map(&path).unwrap()[..], b"whole");
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_folder_is_no_file_and_is_told_before_anything_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = AtomicFile::create(folder.path()).err().unwrap();
+        let Error::Io { source, .. } = &error else { panic!("{error:?}") };
+        assert_eq!(source.kind(), io::ErrorKind::IsADirectory);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_is_followed() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("disk")).unwrap();
+        write(at("disk/real"), b"old").unwrap();
+        symlink("disk/real", at("link")).unwrap();
+        symlink("link", at("chain")).unwrap();
+        symlink("disk/new", at("ahead")).unwrap();
+        write(at("chain"), b"new").unwrap();
+        write(at("ahead"), b"first").unwrap();
+        let is_link = |name: &str| std::fs::symlink_metadata(at(name)).unwrap().is_symlink();
+        assert!(["link", "chain", "ahead"].into_iter().all(is_link));
+        assert_eq!(std::fs::read(at("disk/real")).unwrap(), b"new");
+        assert_eq!(std::fs::read(at("disk/new")).unwrap(), b"first");
+        assert_eq!(std::fs::read_dir(at("disk")).unwrap().count(), 2);
+        symlink("round", at("round")).unwrap();
+        assert!(AtomicFile::create(at("round")).is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_is_written_into() {
+        use std::os::unix::fs::FileTypeExt;
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || std::fs::read(pipe).unwrap()
+        });
+        write(&pipe, b"some words").unwrap();
+        assert!(std::fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
+        assert_eq!(reader.join().unwrap(), b"some words");
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
     }
 
