@@ -2,9 +2,10 @@
 //!
 //! Plain text is read as the original reads it: a sentence on each line, an empty line between
 //! documents, every carriage return dropped, and no boundary between two files. What WikiExtractor
-//! writes is known by its `<doc …>` lines, or by its lines of JSON: each block or line is a document, its
-//! title is left out, its paragraphs are cut into sentences. Pieces are kept in a spool, so that a corpus may be larger
-//! than memory; lines are cut into pieces on several threads. Left out: finding the files.
+//! writes is known by its `<doc …>` lines, or by its lines of JSON: each block or line is a document,
+//! its title is left out, its paragraphs are cut into sentences. Pieces are kept in a spool, so that
+//! a corpus may be larger than memory; lines are cut into pieces on several threads. Left out: finding
+//! the files.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
