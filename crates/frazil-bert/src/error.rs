@@ -352,6 +352,22 @@ pub enum Error {
         /// What it holds.
         found: String,
     },
+    /// Samples that have other things to learn from than those before them.
+    #[error("samples of {found} and of {expected} cannot be packed together")]
+    OtherLabels {
+        /// What those before have.
+        expected: crate::samples::Labels,
+        /// What these have.
+        found: crate::samples::Labels,
+    },
+    /// More masked pieces than a sequence is said to have.
+    #[error("a sequence has {found} masked pieces, but must have at most {most}")]
+    MaskedPieces {
+        /// How many it has.
+        found: usize,
+        /// How many it may have.
+        most: usize,
+    },
     /// A place to go on from that the files do not have.
     #[error("reading is to go on at {sample}, but there are {count} samples or packs")]
     NoSuchPlace {
@@ -578,6 +594,10 @@ impl Error {
                 format!(
                     "packs have to take the longest sequence; give `--max-seq-length` at least {length}"
                 )
+            }
+            Self::OtherLabels { .. } => "pack each kind on its own".into(),
+            Self::MaskedPieces { found, .. } => {
+                format!("no masked piece is left out; give `--max-predictions` at least {found}")
             }
             Self::PackLength { .. } => "`--algorithm lpfhp` packs any length".into(),
             Self::FewDuplicates { .. } => {

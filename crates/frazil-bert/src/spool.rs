@@ -9,7 +9,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use frazil_tensor::file::Scratch;
+use frazil_tensor::file::{self, Scratch};
 
 use crate::{Error, Result};
 
@@ -40,8 +40,9 @@ impl Spool {
         self.length
     }
 
-    /// Adds words.
+    /// Adds words. In memory, too, that ends after an interruption: whoever fills a spool takes long.
     pub(crate) fn push(&mut self, words: &[u32]) -> Result<()> {
+        file::go_on()?;
         self.length += words.len() as u64;
         if self.file.is_none() && self.memory.len() + words.len() > self.most {
             let mut file = Scratch::create_in(&self.folder)?;

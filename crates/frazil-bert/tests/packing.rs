@@ -118,6 +118,19 @@ fn least_squares_fill_three_deep_packs() {
     assert!(stats.sequences_per_pack >= 1.9962, "{stats:?}");
 }
 
+/// Deep packs take no longer than shallow ones: what a depth costs is its logarithm.
+#[test]
+fn least_squares_are_quick_at_any_depth() {
+    let Some(wikipedia) = histogram("wikipedia") else { return };
+    let begun = std::time::Instant::now();
+    for depth in [D(50), D(400)] {
+        let packing = pack(&wikipedia, Nnlshp, depth, Rounding::Nearest);
+        holds(&wikipedia, &packing, depth);
+        assert!(packing.stats().efficiency >= 0.9994, "{depth}: {:?}", packing.stats());
+    }
+    assert!(begun.elapsed().as_secs() < 40, "{:?}", begun.elapsed());
+}
+
 /// A case that a test can afford to solve many times over: an eighth of the length.
 fn small_wikipedia() -> Option<Histogram> {
     let wikipedia = histogram("wikipedia")?;
@@ -191,6 +204,7 @@ fn nothing_the_shortest_and_the_longest() {
     }
     let stats = greedy(&histograms[0], Lpfhp, Max);
     assert_eq!((stats.packs, stats.efficiency, stats.deepest), (0, 1.0, 0));
+    assert_eq!(stats.mean_length, 0.0);
     assert_eq!(greedy(&histograms[2], Lpfhp, Max).packs, 3);
     // Full sequences that are left over were looked up as `[0, 512]` by MLPerf's code.
     assert_eq!(greedy(&histograms[3], Lpfhp, D(3)).packs, 3);
@@ -254,6 +268,22 @@ proptest! {
         let stats = packing.stats();
         prop_assert!(stats.packs <= stats.sequences);
         prop_assert!(stats.sequences_per_pack <= stats.limit + 1e-12 || stats.sequences == 0);
+    }
+
+    /// Lengths that fill no pack together: what least squares leave over is more than the greedy way.
+    #[test]
+    fn least_squares_are_never_worse(
+        lengths in prop::collection::vec((1..65_usize, 1..3000_u64), 1..5),
+        depth in 2..9_usize,
+    ) {
+        let mut histogram = Histogram::new(64).unwrap();
+        for (length, count) in lengths {
+            histogram.add(length, count).unwrap();
+        }
+        let packs = |way, rounding| pack(&histogram, way, D(depth), rounding).packs();
+        let greedy = packs(Lpfhp, Rounding::Nearest);
+        prop_assert!(packs(Nnlshp, Rounding::Nearest) <= greedy);
+        prop_assert!(packs(Nnlshp, Rounding::Mlperf) <= greedy);
     }
 
     #[test]

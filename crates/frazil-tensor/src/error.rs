@@ -36,6 +36,9 @@ pub enum Error {
         /// What was given.
         found: usize,
     },
+    /// The program was asked to end.
+    #[error("interrupted")]
+    Interrupted,
     /// The elements were asked for as another type than they have.
     #[error("the elements are {found}, not {expected}")]
     WrongType {

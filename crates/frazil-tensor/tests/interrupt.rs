@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use frazil_tensor::file::{AtomicFile, interrupt, write};
+use frazil_tensor::file::{AtomicFile, go_on, interrupt, write};
 
 #[test]
 fn an_interrupted_file_is_removed() {
@@ -11,7 +11,9 @@ fn an_interrupted_file_is_removed() {
     write(&path, b"before").unwrap();
     let mut file = AtomicFile::create(&path).unwrap();
     file.write_all(b"half").unwrap();
+    go_on().unwrap();
     assert!(interrupt(), "one file is unfinished");
+    assert_eq!(go_on().unwrap_err().to_string(), "interrupted");
     let refused = file.write_all(b"more").unwrap_err();
     assert_eq!(refused.to_string(), "interrupted");
     drop(file);

@@ -163,6 +163,22 @@ fn wikipedia_is_known_by_its_blocks() {
     assert!(log.contains("note: 1 file has `<doc …>` blocks, as WikiExtractor"), "{log}");
     let report: Value = serde_json::from_str(&report).unwrap();
     assert_eq!(report["corpus"]["sentences"], 2);
+    // The same with a mark of UTF-8 in front, and as lines of JSON.
+    let json = r#"{"id": "1", "title": "T", "text": "T\n\nThe water is cold. It is ice.\n"}"#;
+    for (text, what) in
+        [(format!("\u{feff}{text}"), "`<doc …>` blocks"), (json.into(), "lines of JSON")]
+    {
+        fs::write(folder.path().join("other"), text).unwrap();
+        let other = create(&["--input_file=other", "--output_file=o", "--json"]);
+        let (report, log) = done(folder.path(), &other);
+        assert!(log.contains(&format!("note: 1 file has {what}, as WikiExtractor")), "{log}");
+        let report: Value = serde_json::from_str(&report).unwrap();
+        assert_eq!(report["corpus"]["sentences"], 2);
+        assert!(
+            fs::read(folder.path().join("o")).unwrap()
+                == fs::read(folder.path().join("w")).unwrap()
+        );
+    }
     let plain = create(&["--input_file=wiki", "--output_file=p", "--input_format=plain", "--json"]);
     let (report, log) = done(folder.path(), &plain);
     assert!(!log.contains("note"), "{log}");
@@ -294,6 +310,18 @@ fn classifiers_and_squad_are_packed_too() {
     assert!(error.contains("samples of pre-training only"), "{error}");
     let error = refused(folder.path(), &["pack", train, "golden.tfrecord", "-o", "y"]);
     assert!(error.contains("cannot be packed together"), "{error}");
+    // Nor questions with answers and without, however deep packs are.
+    let [with, without] =
+        ["train", "eval"].map(|name| fixtures.join(format!("squad/v1.1/{name}.tf_record")));
+    for depth in ["1", "3"] {
+        let files = [with.to_str().unwrap(), without.to_str().unwrap()];
+        let words = ["pack", files[0], files[1], "-o", "y", "--depth", depth];
+        let error = refused(folder.path(), &words);
+        assert!(error.contains("eval.tf_record`"), "{error}");
+        let said =
+            "samples of SQuAD without answers and of SQuAD with answers cannot be packed together";
+        assert!(error.contains(said) && !folder.path().join("y").exists(), "{error}");
+    }
 }
 
 #[test]
@@ -408,6 +436,138 @@ fn nothing_is_written_over_what_is_read() {
     let words = ["pack", "p/strategy*", "--format", "mlperf", "-o", "./p"];
     let error = refused(folder.path(), &[&words[..], &sizes].concat());
     assert!(error.contains("is packed, and would be replaced"), "{error}");
+}
+
+/// Pictures are written, too, and questions and vocabularies read.
+#[test]
+fn nothing_is_written_over_what_is_given() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let over = "is read, and would be written over";
+    fs::write(at("h.csv"), "3,10\n5,10\n").unwrap();
+    let error = refused(folder.path(), &["pack", "h.csv", "--svg", "./h.csv"]);
+    assert!(error.contains(over), "{error}");
+    assert_eq!(fs::read_to_string(at("h.csv")).unwrap(), "3,10\n5,10\n");
+    let words = ["pack", "golden.tfrecord", "-o", "x", "--svg", "x"];
+    let error = refused(folder.path(), &words);
+    assert!(error.contains("`x` is to be written twice"), "{error}");
+    let words = ["pack", "golden.tfrecord", "-o", "x", "--svg", "nowhere/x.svg"];
+    let error = refused(folder.path(), &words);
+    assert!(error.contains("nowhere/x.svg") && !at("x").exists(), "{error}");
+    fs::write(at("squad.json"), "{}").unwrap();
+    for output in ["squad.json", "./vocab.txt"] {
+        let output = format!("--output_file={output}");
+        let words = ["create_tf_record", "--vocab_file=vocab.txt", "--predict_file=squad.json"];
+        let error = refused(folder.path(), &[&words[..], &[&output]].concat());
+        assert!(error.contains(over), "{error}");
+    }
+    assert_eq!(fs::read_to_string(at("squad.json")).unwrap(), "{}");
+    // A folder is no file, and a file no folder; that is seen before anything is read.
+    fs::create_dir(at("folder")).unwrap();
+    fs::write(at("broken"), "no records").unwrap();
+    let error = refused(folder.path(), &["pack", "broken", "-o", "folder"]);
+    assert!(error.contains("`folder` is a folder"), "{error}");
+    let error = refused(folder.path(), &["pack", "broken", "--format", "mlperf", "-o", "h.csv"]);
+    assert!(error.contains("`h.csv` is a file"), "{error}");
+    let error = refused(folder.path(), &create(&["--output_file=folder", "--input_file=broken"]));
+    assert!(error.contains("cannot write `folder`") && error.contains("directory"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn links_and_pipes_stay_what_they_are() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("real"), "old").unwrap();
+    std::os::unix::fs::symlink("real", at("link")).unwrap();
+    done(folder.path(), &["pack", "golden.tfrecord", "-o", "file", "-q"]);
+    done(folder.path(), &["pack", "golden.tfrecord", "-o", "link", "-q", "--check"]);
+    assert!(fs::symlink_metadata(at("link")).unwrap().is_symlink());
+    assert!(fs::read(at("real")).unwrap() == fs::read(at("file")).unwrap());
+    assert!(Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
+    let error = refused(folder.path(), &["pack", "golden.tfrecord", "-o", "pipe", "--check"]);
+    assert!(error.contains("`pipe` is no file that `--check` could read again"), "{error}");
+    let reader = Command::new("cat").arg(at("pipe")).stdout(std::process::Stdio::piped()).spawn();
+    let reader = reader.unwrap();
+    done(folder.path(), &["pack", "golden.tfrecord", "-o", "pipe", "-q"]);
+    assert!(reader.wait_with_output().unwrap().stdout == fs::read(at("file")).unwrap());
+}
+
+/// Packs that are longer than the records have more masked pieces than the records have places.
+#[test]
+fn what_is_reported_is_what_is_written() {
+    let folder = folder();
+    let long = ["pack", "golden.tfrecord", "--max-seq-length", "512", "--depth", "8", "--json"];
+    let report = |more: &[&str]| -> Value {
+        let (json, _) = done(folder.path(), &[&long[..], more].concat());
+        let report: Value = serde_json::from_str(&json).unwrap();
+        let sum = |key: &str| -> u64 {
+            report[key].as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).sum()
+        };
+        let packs = report["packs"].as_u64().unwrap();
+        assert_eq!((sum("by_depth"), sum("filled")), (packs, packs));
+        report
+    };
+    let found = report(&[]);
+    for format in ["mlperf", "popart"] {
+        let check = ["--check"].iter().filter(|_| format == "mlperf").copied();
+        let more: Vec<&str> = ["--format", format, "-o", format].into_iter().chain(check).collect();
+        let written = report(&more);
+        assert_eq!(written["packs"], found["packs"], "{format}");
+        assert_eq!((&written["packs_written"], &written["split"]), (&found["packs"], &0.into()));
+    }
+    // Who says how many places there are gets as many, and packs that have room there.
+    let more = ["--max-predictions", "20", "--format", "mlperf", "-o", "narrow", "--check"];
+    let narrow = report(&more);
+    assert!(narrow["split"].as_u64() > Some(0), "{narrow}");
+    assert_eq!(narrow["packs"], narrow["packs_written"]);
+    assert!(narrow["packs"].as_u64() > found["packs"].as_u64());
+    assert!(narrow["efficiency"].as_f64() < found["efficiency"].as_f64());
+}
+
+#[test]
+fn masked_pieces_without_a_place_are_seen_when_they_are_read() {
+    let folder = folder();
+    let golden = read_records(folder.path().join("golden.tfrecord")).unwrap();
+    let most = golden.iter().map(|sample| sample.masked.len()).max().unwrap();
+    let record = golden.iter().position(|sample| sample.masked.len() == most).unwrap();
+    let words = ["pack", "golden.tfrecord", "--max-predictions", "4"];
+    let error = refused(folder.path(), &[&words[..], &["--format", "mlperf", "-o", "x"]].concat());
+    let said = format!("a sequence has {most} masked pieces, but must have at most 4");
+    assert!(error.contains(&said) && error.contains("golden.tfrecord"), "{error}");
+    assert!(error.contains(&format!("record {record}")), "{error}");
+    assert!(error.contains(&format!("`--max-predictions` at least {most}")), "{error}");
+    assert!(!folder.path().join("x").exists());
+    let (_, log) = done(folder.path(), &[&words[..], &["-o", "x"]].concat());
+    assert!(log.contains("note: `max_predictions` is 4, but packs have up to"), "{log}");
+}
+
+/// Names of files end at 255 bytes, packs of short sequences do not.
+#[test]
+fn packs_of_very_many_sequences_have_names() {
+    let folder = folder();
+    fs::write(folder.path().join("short.txt"), "ice .\n\n".repeat(400)).unwrap();
+    let words = ["pack", "short.txt", "--vocab", "vocab.txt", "--max-seq-length", "1024"];
+    let more = ["--depth", "max", "--format", "mlperf", "-o", "d", "--check"];
+    let (told, _) = done(folder.path(), &[&words[..], &more].concat());
+    assert!(told.contains("is there once, apart from all others"), "{told}");
+    assert!(
+        told.contains("wrote") && !told.contains("packs by their sequences: 400 of 1"),
+        "{told}"
+    );
+    // It replaces itself.
+    done(folder.path(), &[&words[..], &more].concat());
+}
+
+#[test]
+fn a_histogram_without_sequences_has_no_length() {
+    let folder = folder();
+    fs::write(folder.path().join("h.csv"), "5,0\n").unwrap();
+    let (told, _) = done(folder.path(), &["pack", "h.csv"]);
+    assert!(told.starts_with("0 sequences of 0.00 tokens on average"), "{told}");
+    let seed = ["--output_file=x", "--random_seed=99999999999999999999"];
+    let output = run(folder.path(), &create(&seed));
+    assert!(said(&output.stderr).contains("it can be 2^63-1 at most"), "{}", said(&output.stderr));
 }
 
 /// Fewer records than files to fill, and a comma too many.

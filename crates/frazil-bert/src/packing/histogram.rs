@@ -51,7 +51,8 @@ impl Histogram {
     /// The same from the file's contents.
     pub fn from_csv(bytes: &[u8], max_length: Option<usize>) -> Result<Self> {
         let mut rows = Vec::new();
-        let mut is_header = true;
+        let mut is_first = true;
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         for (line, number) in bytes.split(|byte| *byte == b'\n').zip(1..) {
             let line = std::str::from_utf8(line).map_err(|error| {
                 RowProblem::Utf8 { at: error.valid_up_to() + 1 }.on_line(number)
@@ -64,10 +65,11 @@ impl Histogram {
             };
             match (length.parse(), count.parse()) {
                 (Ok(length), Ok(count)) => rows.push((length, count, number)),
-                _ if is_header => {}
+                // Names of columns have no digits; a number that is wrong does.
+                _ if is_first && ![length, count].concat().contains(char::is_numeric) => {}
                 _ => return Err(RowProblem::Histogram(line.to_owned()).on_line(number).into()),
             }
-            is_header = false;
+            is_first = false;
         }
         let longest = rows.iter().map(|(length, ..)| *length).max();
         let Some(longest) = longest else {
@@ -143,7 +145,13 @@ mod tests {
     #[test]
     fn files_of_lengths_and_counts() {
         let expected = Histogram { counts: vec![0, 2, 7], tokens: 25 };
-        for text in ["length,count\n1,0\n2,2\n3,7\n", "2\t2\r\n\r\n3\t5\r\n3\t2", "3;7\n2;2\n"] {
+        for text in [
+            "length,count\n1,0\n2,2\n3,7\n",
+            "\u{feff}2,2\n3,7\n",
+            "\u{feff}l;n\n3;7\n2;2",
+            "2\t2\r\n\r\n3\t5\r\n3\t2",
+            "3;7\n2;2\n",
+        ] {
             assert_eq!(Histogram::from_csv(text.as_bytes(), None).unwrap(), expected);
         }
         let wide = Histogram::from_csv(b"3,7\n2,2\n0,0\n9,0\n", Some(4)).unwrap();
@@ -154,6 +162,10 @@ mod tests {
     fn mistakes_are_named_by_their_line() {
         let refused = |text: &[u8]| Histogram::from_csv(text, Some(4)).unwrap_err().to_string();
         assert!(refused(b"length,count\n1,2\nx,3\n").starts_with("line 3: expected a length"));
+        for first in [&b"40,1000O\n1,2\n"[..], b"40,-1000\n1,2\n", b"l,1000\n1,2\n", b"4O,\n1,2\n"]
+        {
+            assert!(refused(first).starts_with("line 1: expected a length, a comma and a count"));
+        }
         assert!(refused(b"1,2\n1\n").starts_with("line 2: expected a length"));
         assert!(refused(b"1,2\n5,1\n").starts_with("line 2: expected a length of 1 to 4, not 5"));
         assert!(refused(b"0,1\n").contains("not 0"));

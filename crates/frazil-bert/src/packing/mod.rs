@@ -167,13 +167,29 @@ impl Packing {
         let groups = match options.algorithm {
             Algorithm::Spfhp => greedy::spfhp(histogram, depth),
             Algorithm::Lpfhp => greedy::lpfhp(histogram, depth),
-            Algorithm::Nnlshp => nnlshp::nnlshp(histogram, depth, options.rounding),
+            Algorithm::Nnlshp => {
+                // Where few strategies fill packs, what is left over may be more than a greedy way leaves.
+                let (solved, greedy) = (
+                    nnlshp::nnlshp(histogram, depth, options.rounding),
+                    greedy::lpfhp(histogram, depth),
+                );
+                let packs = |groups: &[Group]| groups.iter().map(|group| group.count).sum::<u64>();
+                if packs(&greedy) < packs(&solved) { greedy } else { solved }
+            }
         };
-        Ok(Self::new(found, groups))
+        Ok(Self::of_groups(found, groups))
+    }
+
+    /// Of packs of these lengths, one by one.
+    pub fn of_packs(max_length: usize, packs: impl IntoIterator<Item = Vec<u32>>) -> Self {
+        Self::of_groups(
+            max_length,
+            packs.into_iter().map(|lengths| Group { lengths, count: 1 }).collect(),
+        )
     }
 
     /// In order, each once.
-    fn new(max_length: usize, mut groups: Vec<Group>) -> Self {
+    fn of_groups(max_length: usize, mut groups: Vec<Group>) -> Self {
         for group in &mut groups {
             group.lengths.sort_unstable_by(|a, b| b.cmp(a));
         }
@@ -216,7 +232,7 @@ impl Packing {
             groups: self.groups.len(),
             deepest,
             by_depth,
-            mean_length: part(tokens as f64, sequences as f64),
+            mean_length: tokens as f64 / sequences.max(1) as f64,
             unpacked_efficiency: part(tokens as f64, rows(sequences)),
             efficiency: part(tokens as f64, rows(packs)),
             sequences_per_pack: part(sequences as f64, packs as f64),

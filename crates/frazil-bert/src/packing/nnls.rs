@@ -87,11 +87,14 @@ pub(super) fn solve<C: Columns>(columns: &mut C, b: &[f64]) -> Vec<(C::Id, f64)>
     ids.into_iter().zip(x).filter(|(_, x)| *x > 0.0).collect()
 }
 
+/// Rows of Q that stand side by side: a sum over one row waits for itself, those over eight go together.
+const LANES: usize = 8;
+
 /// QR of the columns in use: A = QR, Q square of the number of rows.
 struct Factors {
     rows: usize,
-    /// Row by row.
-    q: Vec<f64>,
+    /// Eight rows after eight rows, each eight by their columns.
+    q: Vec<[f64; LANES]>,
     /// The columns of R, each as long as its place and one.
     r: Vec<Vec<f64>>,
     /// Qᵀb
@@ -101,8 +104,8 @@ struct Factors {
 impl Factors {
     fn new(b: &[f64]) -> Self {
         let rows = b.len();
-        let mut q = vec![0.0; rows * rows];
-        (0..rows).for_each(|i| q[i * rows + i] = 1.0);
+        let mut q = vec![[0.0; LANES]; rows.div_ceil(LANES) * rows];
+        (0..rows).for_each(|i| q[i / LANES * rows + i][i % LANES] = 1.0);
         Self { rows, q, r: Vec::new(), target: b.to_vec() }
     }
 
@@ -111,8 +114,8 @@ impl Factors {
         let used = self.r.len();
         let mut v = vec![0.0; self.rows]; // Qᵀa
         for &(row, value) in entries {
-            let q = &self.q[row * self.rows..][..self.rows];
-            v.iter_mut().zip(q).for_each(|(v, q)| *v += value * q);
+            let q = &self.q[row / LANES * self.rows..][..self.rows];
+            v.iter_mut().zip(q).for_each(|(v, q)| *v += value * q[row % LANES]);
         }
         let length = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>().sqrt();
         let (whole, tail) = (length(&v), length(&v[used..]));
@@ -124,12 +127,11 @@ impl Factors {
         let mut mirror = v[used..].to_vec();
         mirror[0] -= head;
         let scale = 2.0 / mirror.iter().map(|m| m * m).sum::<f64>();
-        let reflect = |row: &mut [f64]| {
-            let dot: f64 = row.iter().zip(&mirror).map(|(x, m)| x * m).sum();
-            row.iter_mut().zip(&mirror).for_each(|(x, m)| *x -= scale * dot * m);
-        };
-        self.q.chunks_exact_mut(self.rows).for_each(|row| reflect(&mut row[used..]));
-        reflect(&mut self.target[used..]);
+        self.q
+            .chunks_exact_mut(self.rows)
+            .for_each(|rows| reflect(&mut rows[used..], &mirror, scale));
+        let (target, _) = self.target[used..].as_chunks_mut();
+        reflect::<1>(target, &mirror, scale);
         v.truncate(used);
         v.push(head);
         self.r.push(v);
@@ -145,15 +147,15 @@ impl Factors {
             let length = a.hypot(b);
             let (cos, sin) = (a / length, b / length);
             for column in &mut self.r[j..] {
-                turn(column, j, cos, sin);
+                turn::<1>(column.as_chunks_mut().0, j, cos, sin);
             }
             self.r[j].truncate(j + 1);
-            turn(&mut self.target, j, cos, sin);
+            turn::<1>(self.target.as_chunks_mut().0, j, cos, sin);
             turns.push((cos, sin));
         }
-        for row in self.q.chunks_exact_mut(self.rows) {
+        for rows in self.q.chunks_exact_mut(self.rows) {
             for (j, &(cos, sin)) in (place..).zip(&turns) {
-                turn(row, j, cos, sin);
+                turn(rows, j, cos, sin);
             }
         }
     }
@@ -170,11 +172,24 @@ impl Factors {
     }
 }
 
+/// Mirrors rows that stand side by side.
+fn reflect<const N: usize>(rows: &mut [[f64; N]], mirror: &[f64], scale: f64) {
+    let mut dots = [0.0; N];
+    for (entries, m) in rows.iter().zip(mirror) {
+        dots.iter_mut().zip(entries).for_each(|(dot, x)| *dot += x * m);
+    }
+    for (entries, m) in rows.iter_mut().zip(mirror) {
+        entries.iter_mut().zip(&dots).for_each(|(x, dot)| *x -= scale * dot * m);
+    }
+}
+
 /// Turns the plane of an entry and the next.
-fn turn(vector: &mut [f64], at: usize, cos: f64, sin: f64) {
-    let (a, b) = (vector[at], vector[at + 1]);
-    vector[at] = cos * a + sin * b;
-    vector[at + 1] = cos * b - sin * a;
+fn turn<const N: usize>(rows: &mut [[f64; N]], at: usize, cos: f64, sin: f64) {
+    for lane in 0..N {
+        let (a, b) = (rows[at][lane], rows[at + 1][lane]);
+        rows[at][lane] = cos * a + sin * b;
+        rows[at + 1][lane] = cos * b - sin * a;
+    }
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //!
 //! A strategy is a set of lengths whose sum is the length of a pack; there are 22,102 of up to
 //! three lengths for 512, and tens of millions of five. The solver asks for the one that is worth
-//! the most at given prices of the lengths, which is a knapsack: prices of sums of up to k lengths
-//! follow from those of up to k - 1.
+//! the most at given prices of the lengths, which is a knapsack: prices of sums of up to 2k lengths
+//! follow from those of up to k.
 
 use super::nnls::Columns;
 
@@ -13,83 +13,121 @@ pub(super) type Strategy = Vec<u16>;
 /// Finds the best strategy at given prices.
 pub(super) struct Pricing {
     max_length: usize,
-    depth: usize,
-    /// By level and sum: what up to as many lengths are worth at most, …
-    worth: Vec<Vec<f64>>,
-    /// … and the length that is taken for it; 0 where one fewer is as good.
-    taken: Vec<Vec<u16>>,
+    levels: Vec<Level>,
+}
+
+/// Prices of sums of up to some number of lengths.
+struct Level {
+    rule: Rule,
+    /// By sum: what the lengths are worth at most, …
+    worth: Vec<f64>,
+    /// … and the part of the sum that the lower level of two has; 0 where the other alone is as good.
+    split: Vec<u16>,
+}
+
+/// What a level follows from.
+#[derive(Clone, Copy)]
+enum Rule {
+    /// One length alone.
+    Prices,
+    /// Any number of lengths: one of them, and the same level for the rest.
+    Itself,
+    /// As many lengths as two levels have together, the second at least as many as the first.
+    Levels(usize, usize),
 }
 
 impl Pricing {
+    /// Of up to `depth` lengths. Levels of 1, 2, 4, … lengths make any number in few steps; one by one,
+    /// depth 400 took minutes.
     pub(super) fn new(max_length: usize, depth: usize) -> Self {
-        // Where every number of lengths will do, one level that looks at itself does.
-        let levels = if depth >= max_length { 1 } else { depth };
-        let worth = vec![vec![0.0; max_length + 1]; levels];
-        let taken = vec![vec![0; max_length + 1]; levels];
-        Self { max_length, depth, worth, taken }
+        let mut rules = vec![Rule::Prices];
+        if depth >= max_length {
+            rules = vec![Rule::Itself];
+        } else {
+            let doublings = depth.max(1).ilog2() as usize;
+            rules.extend((0..doublings).map(|level| Rule::Levels(level, level)));
+            for level in (0..doublings).rev().filter(|level| depth >> level & 1 == 1) {
+                rules.push(Rule::Levels(level, rules.len() - 1));
+            }
+        }
+        let empty = |rule| {
+            let (worth, split) = (vec![0.0; max_length + 1], vec![0; max_length + 1]);
+            Level { rule, worth, split }
+        };
+        Self { max_length, levels: rules.into_iter().map(empty).collect() }
     }
 
     /// The strategy that is worth the most, if a length of l is worth `prices[l - 1]`.
     pub(super) fn best(&mut self, prices: &[f64]) -> (Strategy, f64) {
-        match self.depth >= self.max_length {
-            true => self.price_any_number(prices),
-            false => self.price_by_level(prices),
+        let top = self.levels.len() - 1;
+        for at in 0..=top {
+            let (below, level) = self.levels.split_at_mut(at);
+            // Of the last one, only whole packs are asked for.
+            let first = if at == top { self.max_length } else { 1 };
+            let level = &mut level[0];
+            match level.rule {
+                Rule::Prices => level.worth[1..].copy_from_slice(prices),
+                Rule::Itself => level.price_any_number(prices),
+                Rule::Levels(few, many) => {
+                    level.price(&below[few], &below[many], few == many, first)
+                }
+            }
         }
-        let top = self.worth.len() - 1;
-        (self.trace(top), self.worth[top][self.max_length])
+        let mut strategy = Strategy::new();
+        self.trace(top, self.max_length, &mut strategy);
+        strategy.sort_unstable_by(|a, b| b.cmp(a));
+        (strategy, self.levels[top].worth[self.max_length])
     }
 
-    fn price_by_level(&mut self, prices: &[f64]) {
-        let most = self.max_length;
-        self.worth[0][1..].copy_from_slice(prices);
-        self.taken[0].iter_mut().zip(0..).for_each(|(taken, sum)| *taken = sum);
-        for level in 1..self.depth {
-            let (below, worth) = self.worth.split_at_mut(level);
-            let (below, worth) = (&below[level - 1], &mut worth[0]);
-            let first = if level + 1 == self.depth { most } else { 1 };
-            for sum in first..=most {
-                // Of two lengths, the first need not be the larger.
-                let last = if level == 1 { sum / 2 } else { sum - 1 };
-                let rest = below[sum - last..sum].iter().rev();
-                let pairs = prices.iter().zip(rest).zip(1_u16..);
-                let mut best = (below[sum], 0);
-                for ((price, rest), length) in pairs {
-                    if price + rest > best.0 {
-                        best = (price + rest, length);
-                    }
-                }
-                (worth[sum], self.taken[level][sum]) = best;
+    /// The lengths that this sum is made of.
+    fn trace(&self, at: usize, sum: usize, lengths: &mut Strategy) {
+        if sum == 0 {
+            return;
+        }
+        let level = &self.levels[at];
+        let split = level.split[sum];
+        match level.rule {
+            Rule::Prices => lengths.push(sum as u16),
+            Rule::Itself => {
+                lengths.push(split);
+                self.trace(at, sum - usize::from(split), lengths);
             }
+            Rule::Levels(few, many) => {
+                self.trace(few, usize::from(split), lengths);
+                self.trace(many, sum - usize::from(split), lengths);
+            }
+        }
+    }
+}
+
+impl Level {
+    fn price(&mut self, few: &Self, many: &Self, are_same: bool, first: usize) {
+        for sum in first..self.worth.len() {
+            // Of two that are the same, the first need not have the larger part.
+            let last = if are_same { sum / 2 } else { sum - 1 };
+            let rest = many.worth[sum - last..sum].iter().rev();
+            let pairs = few.worth[1..].iter().zip(rest).zip(1_u16..);
+            let mut best = (many.worth[sum], 0);
+            for ((worth, rest), part) in pairs {
+                if worth + rest > best.0 {
+                    best = (worth + rest, part);
+                }
+            }
+            (self.worth[sum], self.split[sum]) = best;
         }
     }
 
     fn price_any_number(&mut self, prices: &[f64]) {
-        let (worth, taken) = (&mut self.worth[0], &mut self.taken[0]);
-        for sum in 1..=self.max_length {
+        for sum in 1..self.worth.len() {
             let mut best = (prices[sum - 1], sum as u16);
             for length in 1..sum {
-                let with = prices[length - 1] + worth[sum - length];
+                let with = prices[length - 1] + self.worth[sum - length];
                 if with > best.0 {
                     best = (with, length as u16);
                 }
             }
-            (worth[sum], taken[sum]) = best;
+            (self.worth[sum], self.split[sum]) = best;
         }
-    }
-
-    fn trace(&self, top: usize) -> Strategy {
-        let (mut level, mut sum) = (top, self.max_length);
-        let mut lengths = Vec::new();
-        while sum > 0 {
-            let taken = self.taken[level][sum];
-            if taken > 0 {
-                lengths.push(taken);
-                sum -= usize::from(taken);
-            }
-            level = level.saturating_sub(1);
-        }
-        lengths.sort_unstable_by(|a, b| b.cmp(a));
-        lengths
     }
 }
 

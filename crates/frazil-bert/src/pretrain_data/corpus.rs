@@ -2,15 +2,17 @@
 //!
 //! Plain text is read as the original reads it: a sentence on each line, an empty line between
 //! documents, every carriage return dropped, and no boundary between two files. What WikiExtractor
-//! writes is known by its `<doc …>` lines: each block is a document, its title is left out, its
-//! paragraphs are cut into sentences. Pieces are kept in a spool, so that a corpus may be larger
-//! than memory; lines are cut into pieces on several threads. Left out: finding the files.
+//! writes is known by its `<doc …>` lines, or by its lines of JSON: each block or line is a document,
+//! its title is left out, its paragraphs are cut into sentences. Pieces are kept in a spool, so that
+//! a corpus may be larger than memory; lines are cut into pieces on several threads. Left out: finding
+//! the files.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use frazil_tensor::file;
+use serde::{Deserialize, Serialize};
 
 use super::sentences::sentences;
 use crate::rows::RowProblem;
@@ -27,23 +29,34 @@ const LONGEST_LINE: u64 = 64 << 20;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// [`Wiki`](Self::Wiki) if the first line that is not empty begins a `<doc …>`, else
-    /// [`Plain`](Self::Plain).
+    /// By the first line that is not empty: [`Wiki`](Self::Wiki) if it begins a `<doc …>`,
+    /// [`Json`](Self::Json) if it is an object with a `text`, else [`Plain`](Self::Plain).
     #[default]
     Auto,
     /// A sentence on each line, an empty line between documents.
     Plain,
     /// What WikiExtractor writes.
     Wiki,
+    /// What it writes with `--json`: a document on each line.
+    Json,
 }
+
+/// What editors of some systems put in front of a text in UTF-8.
+const MARK: char = '\u{feff}';
 
 impl Format {
     /// What a file is, by its beginning.
     fn of(self, beginning: &[u8]) -> Self {
-        match self {
-            Self::Auto if beginning.trim_ascii_start().starts_with(b"<doc ") => Self::Wiki,
-            Self::Auto => Self::Plain,
-            told => told,
+        if self != Self::Auto {
+            return self;
+        }
+        let text = beginning.strip_prefix(b"\xef\xbb\xbf").unwrap_or(beginning).trim_ascii_start();
+        let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let has = |words: &[u8]| line.windows(words.len()).any(|window| window == words);
+        match line {
+            _ if line.starts_with(b"<doc ") => Self::Wiki,
+            _ if line.starts_with(b"{\"") && has(b"\"text\":") => Self::Json,
+            _ => Self::Plain,
         }
     }
 }
@@ -246,8 +259,12 @@ impl<'a> Builder<'a> {
                 let problem = RowProblem::Utf8 { at: error.valid_up_to() + 1 };
                 Error::from(problem.on_line(number)).in_file(path)
             })?;
+            let unmarked = if number == 1 { line.strip_prefix(MARK).unwrap_or(line) } else { line };
             match format {
-                Format::Wiki => self.wiki_line(&mut wiki, line),
+                Format::Wiki => self.wiki_line(&mut wiki, unmarked),
+                Format::Json => self
+                    .json_line(unmarked)
+                    .map_err(|problem| Error::from(problem.on_line(number)).in_file(path))?,
                 _ => self.plain_line(line),
             }
             if self.size >= BATCH {
@@ -255,7 +272,7 @@ impl<'a> Builder<'a> {
                 progress(self.report.bytes);
             }
         }
-        if format == Format::Wiki {
+        if format != Format::Plain {
             self.end_document();
         }
         Ok(())
@@ -276,7 +293,25 @@ impl<'a> Builder<'a> {
             *wiki = Wiki { title: title(line) };
         } else if line == "</doc>" {
             self.end_document();
-        } else if !line.is_empty() && wiki.title.take().is_none_or(|title| title != line) {
+        } else {
+            self.paragraph(wiki, line);
+        }
+    }
+
+    fn json_line(&mut self, line: &str) -> Result<(), RowProblem> {
+        if line.trim().is_empty() {
+            return Ok(());
+        }
+        let article: Article = serde_json::from_str(line)
+            .map_err(|error| RowProblem::Json(format!("{error}, which is of this line")))?;
+        self.end_document();
+        let mut wiki = Wiki { title: article.title };
+        article.text.lines().for_each(|line| self.paragraph(&mut wiki, line.trim()));
+        Ok(())
+    }
+
+    fn paragraph(&mut self, wiki: &mut Wiki, line: &str) {
+        if !line.is_empty() && wiki.title.take().is_none_or(|title| title != line) {
             sentences(line).for_each(|sentence| self.add(sentence));
         }
     }
@@ -294,6 +329,7 @@ impl<'a> Builder<'a> {
 
     /// Cuts the lines that were collected, and puts away the documents that are complete.
     fn cut(&mut self) -> Result<()> {
+        file::go_on()?;
         let lines = std::mem::take(&mut self.lines);
         let mut breaks = std::mem::take(&mut self.breaks).into_iter().peekable();
         self.size = 0;
@@ -350,6 +386,13 @@ struct Wiki {
     title: Option<String>,
 }
 
+/// A line of JSON.
+#[derive(Deserialize)]
+struct Article {
+    title: Option<String>,
+    text: String,
+}
+
 /// What `title="…"` says; newer versions of the tool write it as HTML does.
 fn title(line: &str) -> Option<String> {
     let (_, rest) = line.split_once("title=\"")?;
@@ -401,6 +444,40 @@ mod tests {
         let plain = ReadOptions { format: Format::Plain, ..ReadOptions::default() };
         let corpus = Corpus::of_text(text.as_bytes(), &tokenizer(), &plain).unwrap();
         assert_eq!((corpus.len(), corpus.report.files[0].format), (3, Format::Plain));
+    }
+
+    #[test]
+    fn lines_of_json_are_documents() {
+        let text = concat!(
+            r#"{"id": "1", "url": "u", "title": "A \"b\"", "text": "A \"b\"\n\na b. C.\n\nx\n"}"#,
+            "\n\n",
+            r#"{"id": "2", "title": "C", "text": "B\nC\n</doc>"}"#,
+            "\n",
+        );
+        let expected =
+            [vec![vec![4, 5, 8], vec![6, 8], vec![9]], vec![vec![5], vec![6], vec![0; 4]]];
+        let pieces = |text: &str| {
+            let mut documents = documents(text);
+            // `</doc>` is a text like any other.
+            documents[1][2].iter_mut().for_each(|piece| *piece = 0);
+            documents
+        };
+        assert_eq!(pieces(text), expected);
+        assert_eq!(pieces(&format!("\u{feff}{text}").replace('\n', "\r\n")), expected);
+        let broken = text.replace(r#""text": "B"#, r#""words": "B"#);
+        let error = Corpus::of_text(broken.as_bytes(), &tokenizer(), &ReadOptions::default());
+        let Error::InFile { source, .. } = error.unwrap_err() else { panic!() };
+        let said = source.to_string();
+        assert!(said.starts_with("line 3: expected a JSON object: missing field `text`"), "{said}");
+    }
+
+    #[test]
+    fn a_mark_of_utf_8_hides_no_format() {
+        let wiki = "<doc id=\"1\" title=\"A\">\nA\n\na b. C.\n</doc>\n";
+        let expected = [vec![vec![4, 5, 8], vec![6, 8]]];
+        assert_eq!(documents(wiki), expected);
+        assert_eq!(documents(&format!("\u{feff}{wiki}")), expected);
+        assert_eq!(documents("\u{feff}a b .\nc .\n"), expected);
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod sentences;
 
 use std::path::PathBuf;
 
+use frazil_tensor::file;
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -326,15 +327,16 @@ impl Maker<'_> {
         for begin in (0..total).step_by(SHARED) {
             let end = total.min(begin + SHARED);
             let of = |job: usize| {
+                file::go_on()?;
                 let seed = seed_of(self.options.random_seed, job as u64);
                 let mut words = Vec::new();
                 let index = job % self.documents.len();
                 self.of_document(index, &mut Random::new(seed), &mut words);
-                words
+                Ok(words)
             };
-            let stored: Vec<Vec<u32>> =
+            let stored: Result<Vec<Vec<u32>>> =
                 pool.install(|| (begin..end).into_par_iter().map(of).collect());
-            stored.iter().try_for_each(|words| made.add(words))?;
+            stored?.iter().try_for_each(|words| made.add(words))?;
             progress(end as u64, total as u64);
         }
         Ok(())

@@ -214,7 +214,7 @@ impl SampleFile {
     }
 
     /// Says in which record of the file this was met.
-    pub(super) fn in_record(&self, index: usize, error: Error) -> Error {
+    pub fn in_record(&self, index: usize, error: Error) -> Error {
         in_record(index as u64, error).in_file(&self.path)
     }
 

@@ -58,6 +58,33 @@ impl fmt::Display for Kind {
     }
 }
 
+/// What a sample has to learn from; all of a pack have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Labels {
+    /// Masked pieces, and whether the second text follows the first.
+    Masked,
+    /// A class.
+    Class,
+    /// A score.
+    Score,
+    /// Where an answer begins and ends.
+    Answer,
+    /// Nothing: questions that are to be answered.
+    Question,
+}
+
+impl fmt::Display for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Masked => "pre-training",
+            Self::Class => "a classifier",
+            Self::Score => "a classifier with scores as labels",
+            Self::Answer => "SQuAD with answers",
+            Self::Question => "SQuAD without answers",
+        })
+    }
+}
+
 /// One sequence, and what is to be learnt from it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sample {
@@ -95,6 +122,19 @@ impl Sample {
             Self::Pretraining(_) => Kind::Pretraining,
             Self::Classifier(_) => Kind::Classifier,
             Self::Squad(_) => Kind::Squad,
+        }
+    }
+
+    /// What it has to learn from.
+    pub fn labels(&self) -> Labels {
+        match self {
+            Self::Pretraining(_) => Labels::Masked,
+            Self::Classifier(sample) => match sample.target {
+                Target::Class(_) => Labels::Class,
+                Target::Score(_) => Labels::Score,
+            },
+            Self::Squad(sample) if sample.answer.is_some() => Labels::Answer,
+            Self::Squad(_) => Labels::Question,
         }
     }
 

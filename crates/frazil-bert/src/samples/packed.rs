@@ -8,7 +8,7 @@
 
 use frazil_tf::example::{Example, Kind as ListKind};
 
-use super::{Kind, Sample};
+use super::{Labels, Sample};
 use crate::features::{
     ClassifierFeatures, Features, INPUT_IDS, INPUT_MASK, Masked, PretrainingFeatures, SEGMENT_IDS,
     Target, int32s,
@@ -164,8 +164,8 @@ impl From<PackProblem> for Error {
 
 /// Several samples as one record.
 pub fn pack(samples: &[Sample], places: Places) -> Result<Example> {
-    let kind = samples.first().ok_or(PackProblem::Empty)?.kind();
-    if samples.iter().any(|sample| sample.kind() != kind) {
+    let labels = samples.first().ok_or(PackProblem::Empty)?.labels();
+    if samples.iter().any(|sample| sample.labels() != labels) {
         return Err(PackProblem::Mixed.into());
     }
     if samples.iter().any(Sample::is_empty) {
@@ -204,8 +204,8 @@ pub fn pack(samples: &[Sample], places: Places) -> Result<Example> {
     };
     let there = of_sequences(&|_| 1);
     let firsts = of_sequences(&|i| starts[i]);
-    Ok(match kind {
-        Kind::Pretraining => {
+    Ok(match labels {
+        Labels::Masked => {
             let labels = of_sequences(&|i| match &samples[i] {
                 Sample::Pretraining(sample) => i64::from(sample.is_random_next),
                 _ => 0,
@@ -215,24 +215,22 @@ pub fn pack(samples: &[Sample], places: Places) -> Result<Example> {
                 .with_int64s(NSP_LABELS, labels)
                 .with_int64s(NSP_WEIGHTS, there)
         }
-        Kind::Classifier => with_targets(example, samples, places.sequences)?
+        Labels::Class | Labels::Score => with_targets(example, samples, places.sequences)
             .with_int64s(CLS_POSITIONS, firsts)
             .with_int64s(CLS_WEIGHTS, there),
-        Kind::Squad => {
+        Labels::Answer | Labels::Question => {
             let squad = |i: usize| match &samples[i] {
                 Sample::Squad(record) => Some(record),
                 _ => None,
             };
             let of = |of: &dyn Fn(&SquadRecord) -> i64| of_sequences(&|i| squad(i).map_or(0, of));
-            let answers = (0..samples.len()).filter_map(|i| squad(i)?.answer).count();
             let example = example
                 .with_int64s(UNIQUE_IDS, of(&|record| record.unique_id))
                 .with_int64s(CLS_POSITIONS, firsts)
                 .with_int64s(CLS_WEIGHTS, there);
             let answer = |i: usize| squad(i).and_then(|record| record.answer).unwrap_or_default();
-            match answers {
-                0 => example,
-                count if count < samples.len() => return Err(PackProblem::Mixed.into()),
+            match labels {
+                Labels::Question => example,
                 _ => example
                     .with_int64s(START_POSITIONS, of_sequences(&|i| answer(i).0 + starts[i]))
                     .with_int64s(END_POSITIONS, of_sequences(&|i| answer(i).1 + starts[i]))
@@ -262,7 +260,7 @@ fn with_masked(example: Example, samples: &[Sample], starts: &[i64], places: usi
         .with_int64s(MASKED_SEQUENCES, sequences)
 }
 
-fn with_targets(example: Example, samples: &[Sample], places: usize) -> Result<Example> {
+fn with_targets(example: Example, samples: &[Sample], places: usize) -> Example {
     let (mut classes, mut scores, mut real) = (Vec::new(), Vec::new(), Vec::new());
     for sample in samples {
         let Sample::Classifier(sample) = sample else { continue };
@@ -272,18 +270,15 @@ fn with_targets(example: Example, samples: &[Sample], places: usize) -> Result<E
             Target::Score(score) => scores.push(score),
         }
     }
-    if !classes.is_empty() && !scores.is_empty() {
-        return Err(PackProblem::Mixed.into());
-    }
     real.resize(places, 0);
     let example = example.with_int64s(IS_REAL_EXAMPLE, real);
-    Ok(if scores.is_empty() {
+    if scores.is_empty() {
         classes.resize(places, 0);
         example.with_int64s(LABEL_IDS, classes)
     } else {
         scores.resize(places, 0.0);
         example.with_floats(LABEL_IDS, scores)
-    })
+    }
 }
 
 /// Whether a record is a pack.

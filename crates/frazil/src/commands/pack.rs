@@ -9,7 +9,6 @@ use frazil::bert::pretrain_data::{self, Order};
 use frazil::bert::samples::Shape;
 use frazil::ops::pack::{self, Event, Format, Options, Report, Source, TextOptions};
 use frazil::source::files;
-use frazil::tensor::file;
 
 use super::progress::Progress;
 use super::table::{Table, thousands};
@@ -46,7 +45,7 @@ pub struct Args {
     /// Tokens of a pack [default: those of a padded sequence]
     #[arg(long, value_name = "L")]
     max_seq_length: Option<usize>,
-    /// Masked pieces of a sequence [default: as many as the records have places for]
+    /// Masked pieces of a sequence [default: as many as records and packs need]
     #[arg(long, value_name = "M")]
     max_predictions: Option<usize>,
     /// What packs are written as
@@ -107,7 +106,7 @@ fn parse<T: std::str::FromStr<Err = frazil::bert::Error>>(text: &str) -> Result<
 }
 
 pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
-    let (json, quiet, svg) = (args.json, args.quiet, args.svg.clone());
+    let (json, quiet) = (args.json, args.quiet);
     let progress = [("reading", "samples"), ("writing", "packs"), ("checking", "packs")]
         .map(|(what, unit)| Progress::new(what, unit, quiet));
     let report = pack::run(&options(args)?, |event| match event {
@@ -118,9 +117,6 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
         Event::Checking(done, of) => progress[2].at(done, of),
     })?;
     progress.iter().for_each(Progress::finish);
-    if let Some(path) = svg {
-        file::write(path, report.svg().as_bytes())?;
-    }
     if json {
         serde_json::to_writer_pretty(&mut *out, &report)?;
         writeln!(out)?;
@@ -177,6 +173,7 @@ fn options(args: Args) -> Result<Options> {
             FormatFlag::Mlperf => Format::Mlperf,
             FormatFlag::Popart => Format::Popart,
         },
+        svg: args.svg,
         seed: args.seed,
         duplication_factor: 1,
         check: args.check,

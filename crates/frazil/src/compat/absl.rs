@@ -11,6 +11,7 @@
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write;
+use std::num::IntErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::Arg;
@@ -153,7 +154,7 @@ impl Values {
 
     /// A whole number.
     pub fn integer(&self, name: &str) -> i64 {
-        let value = self.raw(name).and_then(integer);
+        let value = self.raw(name).and_then(|text| integer(text).ok());
         value.expect("integers are checked when they are read, and have defaults")
     }
 
@@ -436,9 +437,13 @@ fn show(path: &Path) -> String {
 /// Whether the value is one; why not, in Python's words.
 fn check(flag: &Flag, value: &str) -> Result<(), String> {
     let reason = match flag.kind {
-        Kind::Integer if integer(value).is_none() => {
-            format!("invalid literal for int() with base 10: '{value}'")
-        }
+        Kind::Integer => match integer(value) {
+            Ok(_) => return Ok(()),
+            // Python has no end of numbers; all that take one do.
+            Err(IntErrorKind::PosOverflow) => "it can be 2^63-1 at most".to_owned(),
+            Err(IntErrorKind::NegOverflow) => "it can be -2^63 at least".to_owned(),
+            Err(_) => format!("invalid literal for int() with base 10: '{value}'"),
+        },
         Kind::Float if float(value).is_none() => {
             format!("could not convert string to float: '{value}'")
         }
@@ -450,16 +455,17 @@ fn check(flag: &Flag, value: &str) -> Result<(), String> {
     Err(format!("flag --{}={value}: {reason}", flag.name))
 }
 
-fn integer(text: &str) -> Option<i64> {
+fn integer(text: &str) -> Result<i64, IntErrorKind> {
     let text = text.trim();
     let radix = |prefix: &str| text.strip_prefix(prefix);
-    if let Some(digits) = radix("0x").or_else(|| radix("0X")) {
-        return i64::from_str_radix(digits, 16).ok();
-    }
-    match radix("0o") {
-        Some(digits) => i64::from_str_radix(digits, 8).ok(),
-        None => text.parse().ok(),
-    }
+    let number = if let Some(digits) = radix("0x").or_else(|| radix("0X")) {
+        i64::from_str_radix(digits, 16)
+    } else if let Some(digits) = radix("0o") {
+        i64::from_str_radix(digits, 8)
+    } else {
+        text.parse()
+    };
+    number.map_err(|error| error.kind().clone())
 }
 
 fn float(text: &str) -> Option<f64> {
@@ -534,6 +540,8 @@ mod tests {
         assert_eq!(error(&["--dat=a"]), none);
         let int = "flag --n=1.5: invalid literal for int() with base 10: '1.5'";
         assert_eq!(error(&["--data_dir=a", "--n=1.5"]), int);
+        let large = "flag --n=99999999999999999999: it can be 2^63-1 at most";
+        assert_eq!(error(&["--data_dir=a", "--n=99999999999999999999"]), large);
         let float = "flag --lr=1e: could not convert string to float: '1e'";
         assert_eq!(error(&["--data_dir=a", "--lr=1e"]), float);
         let truth = "flag --do_x=maybe: ('Non-boolean argument to boolean flag', 'maybe')";

@@ -50,7 +50,8 @@ pub const PROGRAM: Program = Program {
         Flag::text(
             "input_format",
             Some("auto"),
-            "plain, wiki or auto: WikiExtractor's <doc> blocks are documents (frazil only)",
+            "plain, wiki, json or auto: WikiExtractor's <doc> blocks or lines of JSON are documents \
+             (frazil only)",
         ),
         Flag::integer(
             "workers",
@@ -94,10 +95,11 @@ fn options(values: &Values) -> Result<Options, Error> {
         "auto" => Format::Auto,
         "plain" => Format::Plain,
         "wiki" => Format::Wiki,
+        "json" => Format::Json,
         other => {
             return Err(Error::Usage {
                 what: format!("`--input_format` is `{other}`"),
-                hint: "give plain, wiki or auto".into(),
+                hint: "give plain, wiki, json or auto".into(),
             });
         }
     };

@@ -9,6 +9,7 @@ use frazil::bert::squad::{
     FeatureOptions, ReadOptions, build_features, read_examples, write_records,
 };
 use frazil::bert::tokenizer::{Casing, Tokenizer, Vocabulary};
+use frazil::source::keep_apart;
 
 use super::absl::{Flag, Program};
 use crate::cli::Outcome;
@@ -46,9 +47,11 @@ pub fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         Err(outcome) => return Ok(outcome),
     };
     let (vocabulary, output) = (values.needed("vocab_file")?, values.needed("output_file")?);
+    let questions = values.needed("predict_file")?;
+    keep_apart(&[vocabulary.into(), questions.into()], &[output.into()])?;
     let vocabulary = Vocabulary::open(vocabulary)?;
     let tokenizer = Tokenizer::new(vocabulary.into(), Casing::Lower)?;
-    let examples = read_examples(values.needed("predict_file")?, ReadOptions::default())?.items;
+    let examples = read_examples(questions, ReadOptions::default())?.items;
     let features = build_features(&examples, &tokenizer, FeatureOptions::default())?;
     write_records(output, &features)?;
     say!("{} questions in {} windows are in `{}`", examples.len(), features.len(), output);

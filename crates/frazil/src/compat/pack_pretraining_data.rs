@@ -179,6 +179,7 @@ pub fn pack(args: PackArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         },
         output: Some(args.output_dir),
         format: Format::Mlperf,
+        svg: None,
         seed: args.random_seed,
         duplication_factor: args.duplication_factor,
         check: args.check,

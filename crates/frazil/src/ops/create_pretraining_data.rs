@@ -97,17 +97,19 @@ pub(crate) fn instances(
     let scratch = options.create.scratch.clone();
     let read = ReadOptions { format: options.format, threads, scratch };
     let corpus = Corpus::read(&files, tokenizer, &read, |done, of| on(Event::Reading(done, of)))?;
-    let wiki = corpus.report.files.iter().filter(|file| file.format == Format::Wiki).count();
-    if wiki > 0 && options.format == Format::Auto {
-        on(Event::Note(format!(
-            "{}, as WikiExtractor writes them: each block is a \
-             document, without its title, and its paragraphs are cut into sentences \
-             (`--input_format=plain` reads them line by line, as the original does)",
-            match wiki {
-                1 => "1 file has `<doc …>` blocks".to_owned(),
-                _ => format!("{wiki} files have `<doc …>` blocks"),
-            }
-        )));
+    for (format, what, each) in
+        [(Format::Wiki, "`<doc …>` blocks", "block"), (Format::Json, "lines of JSON", "line")]
+    {
+        let count = corpus.report.files.iter().filter(|file| file.format == format).count();
+        if count > 0 && options.format == Format::Auto {
+            let files =
+                if count == 1 { "1 file has".into() } else { format!("{count} files have") };
+            on(Event::Note(format!(
+                "{files} {what}, as WikiExtractor writes them: each {each} is a document, without its \
+                 title, and its paragraphs are cut into sentences (`--input_format=plain` reads them \
+                 line by line, as the original does)"
+            )));
+        }
     }
     let made = pretrain_data::create(&corpus, tokenizer, &options.create, |done, of| {
         on(Event::Making(done, of));

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use frazil_tensor::words;
+use frazil_tensor::{file, words};
 
 use crate::{Error, Result};
 
@@ -98,9 +98,12 @@ pub fn keep_apart(read: &[PathBuf], written: &[PathBuf]) -> Result<()> {
 
 /// Where a path leads, even if no file is there yet.
 pub(crate) fn place(path: &Path) -> PathBuf {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = || folder.unwrap_or(Path::new(".")).canonicalize().ok();
-    let new = || Some(folder()?.join(path.file_name()?));
+    let new = || {
+        let end = file::through_links(path).ok()?;
+        let folder = end.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
+        Some(folder.join(end.file_name()?))
+    };
     path.canonicalize().ok().or_else(new).unwrap_or_else(|| path.to_path_buf())
 }
 
@@ -150,5 +153,11 @@ mod tests {
         assert!(apart(&[at("a")], &[at("b"), dotted]).unwrap_err().contains("is read, and would"));
         let twice = apart(&[at("a")], &[at("b"), at("c"), at("./b")]).unwrap_err();
         assert!(twice.contains("/b` is to be written twice"), "{twice}");
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink("b", at("link")).unwrap();
+            let twice = apart(&[at("a")], &[at("b"), at("link")]).unwrap_err();
+            assert!(twice.contains("/link` is to be written twice"), "{twice}");
+        }
     }
 }

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use frazil_bert::packing::Histogram;
 use frazil_bert::pretrain_data;
 use frazil_bert::samples::store::Samples;
-use frazil_bert::samples::{Kind, Sample, SampleFile, SampleStore, open_all};
+use frazil_bert::samples::{Kind, Labels, Sample, SampleFile, SampleStore, open_all};
+use frazil_tensor::file;
 
 use super::report::InputFile;
-use super::{Event, Options};
+use super::{Event, Format, Options};
 use crate::ops::create_pretraining_data as create;
 use crate::source::files_of_list;
 use crate::{Error, Result};
@@ -104,13 +105,23 @@ impl Input {
             return Err(frazil_bert::Error::FewDuplicates { samples, factor }.into());
         }
         let mut done = 0;
+        // Of all that have too many masked pieces, the one with the most says what is needed.
+        let most = options.max_predictions.filter(|_| options.format != Format::Tfrecord);
+        let mut excess: Option<(usize, &SampleFile, usize)> = None;
         for file in &opened {
             let count = count_of(file);
             for index in 0..count {
+                file::go_on()?;
                 let samples = file.samples(index)?;
                 gathered.empty += u64::from(samples.is_empty());
                 for sample in samples {
-                    gathered.add(&sample).map_err(|error| in_file(error, file.path()))?;
+                    gathered.check(&sample).map_err(|error| file.in_record(index, error))?;
+                    let masked = sample.masked().len();
+                    let known = excess.map(|(masked, ..)| masked).or(most).unwrap_or(usize::MAX);
+                    if masked > known {
+                        excess = Some((masked, file, index));
+                    }
+                    gathered.add(&sample)?;
                 }
                 done += 1;
                 if done % EVERY == 0 {
@@ -119,6 +130,10 @@ impl Input {
             }
             let (path, samples) = (file.path().to_path_buf(), count as u64);
             reports.push(InputFile { path, holds: file.kind().to_string(), samples });
+        }
+        if let (Some((found, file, index)), Some(most)) = (excess, most) {
+            let error = frazil_bert::Error::MaskedPieces { found, most };
+            return Err(file.in_record(index, error).into());
         }
         if options.duplication_factor > 1 {
             on(Event::Note(format!(
@@ -185,19 +200,13 @@ fn is_histogram(file: &Path) -> bool {
     file.extension().is_some_and(|end| end.eq_ignore_ascii_case("csv"))
 }
 
-fn in_file(error: Error, path: &Path) -> Error {
-    match error {
-        Error::Bert(error) => Error::Bert(error.in_file(path)),
-        error => error,
-    }
-}
-
 /// Samples as they are read.
 struct Gathered {
     /// Only where they are to be written: for statistics, lengths will do.
     store: Option<SampleStore>,
     lengths: Vec<u32>,
-    kind: Option<Kind>,
+    /// What the first has to learn from, and all others have to.
+    labels: Option<(Kind, Labels)>,
     max_predictions: usize,
     empty: u64,
 }
@@ -205,7 +214,18 @@ struct Gathered {
 impl Gathered {
     fn new(options: &Options) -> Self {
         let store = options.output.is_some().then(|| SampleStore::new(scratch(options)));
-        Self { store, lengths: Vec::new(), kind: None, max_predictions: 0, empty: 0 }
+        Self { store, lengths: Vec::new(), labels: None, max_predictions: 0, empty: 0 }
+    }
+
+    /// Refuses a sample that has other things to learn from than those before it.
+    fn check(&mut self, sample: &Sample) -> frazil_bert::Result<()> {
+        let found = sample.labels();
+        match self.labels.filter(|_| !sample.is_empty()) {
+            Some((_, expected)) if expected != found => {
+                Err(frazil_bert::Error::OtherLabels { expected, found })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn add(&mut self, sample: &Sample) -> Result<()> {
@@ -213,16 +233,7 @@ impl Gathered {
             self.empty += 1;
             return Ok(());
         }
-        let kind = *self.kind.get_or_insert(sample.kind());
-        if kind != sample.kind() {
-            return Err(Error::Usage {
-                what: format!(
-                    "samples of {kind:?} and of {:?} cannot be packed together",
-                    sample.kind()
-                ),
-                hint: "pack each kind on its own".into(),
-            });
-        }
+        self.labels.get_or_insert((sample.kind(), sample.labels()));
         if let Sample::Pretraining(sample) = sample {
             self.max_predictions = self.max_predictions.max(sample.max_predictions);
         }
@@ -247,7 +258,7 @@ impl Gathered {
             files,
             histogram: Histogram::of(max_length, lengths)?,
             samples: self.store.map(SampleStore::finish).transpose()?,
-            kind: self.kind,
+            kind: self.labels.map(|(kind, _)| kind),
             max_predictions: options.max_predictions.unwrap_or(self.max_predictions),
             empty: self.empty,
         })

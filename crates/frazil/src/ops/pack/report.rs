@@ -68,6 +68,7 @@ pub struct OutputFile {
 }
 
 impl Report {
+    /// `packing` is what was written, if anything was.
     pub(super) fn new(options: &Options, input: &Input, packing: &Packing, seconds: f64) -> Self {
         let mut filled = vec![0; packing.max_length];
         for group in &packing.groups {

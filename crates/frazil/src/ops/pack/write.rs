@@ -87,20 +87,32 @@ impl Plan {
         // As many places as were asked for; where every number was allowed, as many as are used.
         let sequences = if limit == packing.max_length { deepest } else { limit };
         let (max_length, max_predictions) = (packing.max_length, input.max_predictions);
-        let shape = Shape { max_length, max_predictions, sequences };
-        let mut places = shape.places();
-        let budget = match options.format {
-            Format::Popart => places.masked.saturating_sub(1),
-            _ => places.masked,
-        };
         let masked: Vec<u32> = samples.iter().map(|sample| sample.masked().len() as u32).collect();
         let of_pack =
             |pack: &[u32]| pack.iter().map(|s| masked[*s as usize] as usize).sum::<usize>();
+        let needed = packs.iter().map(|pack| of_pack(pack)).max().unwrap_or(0);
+        let mut shape = Shape { max_length, max_predictions, sequences };
+        // PopART's form has a place fewer.
+        let without = usize::from(options.format == Format::Popart);
+        if is_binary && options.max_predictions.is_none() {
+            // Packs may be longer than the records, and then have more masked pieces than the records' places.
+            shape.max_predictions =
+                max_predictions.max((needed + without).saturating_sub(sequences));
+        }
+        let mut places = shape.places();
         let mut split = 0;
         if is_binary {
-            split = divide(&mut packs, budget, of_pack);
+            split = divide(&mut packs, places.masked.saturating_sub(without), of_pack);
         } else {
-            places.masked = packs.iter().map(|pack| of_pack(pack)).fold(places.masked, usize::max);
+            if let Some(asked) = options.max_predictions
+                && needed > places.masked
+            {
+                on(Event::Note(format!(
+                    "`max_predictions` is {asked}, but packs have up to {needed} masked pieces: records have \
+                     places for all of them"
+                )));
+            }
+            places.masked = places.masked.max(needed);
         }
         let format = match options.format {
             Format::Tfrecord => writer::Format::PackedRecords(places),
@@ -118,6 +130,14 @@ impl Plan {
         };
         let folder = is_binary.then(|| output.to_path_buf());
         Ok(Self { shape, split, format, packs, folder, files })
+    }
+
+    /// What is written, if it is not what was found.
+    pub(super) fn divided(&self, samples: &Samples, found: &Packing) -> Option<Packing> {
+        let lengths =
+            |pack: &Vec<u32>| pack.iter().map(|s| samples.lengths()[*s as usize]).collect();
+        (self.split > 0)
+            .then(|| Packing::of_packs(found.max_length, self.packs.iter().map(lengths)))
     }
 
     /// The number of packs.
@@ -179,10 +199,36 @@ impl Plan {
     }
 }
 
-/// Makes sure that nothing is packed that is written over.
-pub(super) fn keep_apart(read: &[PathBuf], output: &Path, format: Format) -> Result<()> {
-    if format == Format::Tfrecord {
-        return source::keep_apart(read, &[output.to_path_buf()]);
+/// Makes sure, before anything is read, that all can be written, and nothing over what is read.
+pub(super) fn check(options: &Options) -> Result<()> {
+    let written: Vec<PathBuf> =
+        [&options.output, &options.svg].into_iter().flatten().cloned().collect();
+    if written.is_empty() {
+        return Ok(());
+    }
+    let read = options.source.files()?;
+    source::keep_apart(&read, &written)?;
+    let Some(output) = &options.output else { return Ok(()) };
+    if options.check && output.exists() && !output.is_file() && !output.is_dir() {
+        return Err(Error::Usage {
+            what: format!("`{}` is no file that `--check` could read again", output.display()),
+            hint: "check packs in a file first".into(),
+        });
+    }
+    if options.format == Format::Tfrecord {
+        return match output.is_dir() {
+            true => Err(Error::Usage {
+                what: format!("`{}` is a folder, where a file is to be written", output.display()),
+                hint: "name a file; `--format mlperf` fills a folder".into(),
+            }),
+            false => Ok(()),
+        };
+    }
+    if output.exists() && !output.is_dir() {
+        return Err(Error::Usage {
+            what: format!("`{}` is a file, where a folder is to be filled", output.display()),
+            hint: "name a folder; `--format tfrecord` writes a file".into(),
+        });
     }
     let folder = source::place(output);
     let replaced = read.iter().find(|path| {
@@ -262,18 +308,29 @@ fn by_strategy(folder: &Path, packs: &[Vec<u32>], lengths: &[u32]) -> Vec<(PathB
         strategy.sort_unstable();
         groups.entry(strategy).or_default().push(index);
     }
-    let file = |strategy: &[u32], part: usize| {
-        let lengths: Vec<String> = strategy.iter().map(u32::to_string).collect();
-        folder.join(format!("strategy_{}_part_{part}", lengths.join("_")))
-    };
-    groups
-        .into_iter()
-        .flat_map(|(strategy, packs)| {
-            let parts: Vec<Vec<u32>> = packs.chunks(PART).map(<[u32]>::to_vec).collect();
-            let named = |(part, packs)| (file(&strategy, part), packs);
-            parts.into_iter().enumerate().map(named).collect::<Vec<_>>()
-        })
-        .collect()
+    let (mut files, mut cut) = (Vec::new(), 0);
+    for (strategy, packs) in groups {
+        let name = name_of(&strategy, &mut cut);
+        let named = |(part, packs): (usize, &[u32])| {
+            (folder.join(format!("strategy_{name}_part_{part}")), packs.to_vec())
+        };
+        files.extend(packs.chunks(PART).enumerate().map(named));
+    }
+    files
+}
+
+/// The lengths. Of very many, since systems have names of 255 bytes: as many as there is room for, 0, which
+/// is no length, and how many names were cut before.
+fn name_of(strategy: &[u32], cut: &mut usize) -> String {
+    const MOST: usize = 180;
+    let lengths: Vec<String> = strategy.iter().map(u32::to_string).collect();
+    let mut name = lengths.join("_");
+    if name.len() > MOST {
+        name.truncate(name[..MOST].rfind('_').unwrap_or(MOST));
+        name = format!("{name}_0_{cut}");
+        *cut += 1;
+    }
+    name
 }
 
 #[cfg(test)]
@@ -310,6 +367,14 @@ mod tests {
         let names: Vec<String> = files.iter().map(|(path, _)| path.display().to_string()).collect();
         assert_eq!(names, ["d/strategy_2_5_part_0", "d/strategy_9_part_0"]);
         assert_eq!(files[0].1, [1, 2]);
+        // Two that begin alike, and have no room.
+        let deep = [vec![1; 120], [vec![1; 120], vec![0]].concat(), vec![2]];
+        let files = by_strategy(Path::new("d"), &deep, &lengths);
+        let names: Vec<&str> =
+            files.iter().map(|(path, _)| path.file_name().unwrap().to_str().unwrap()).collect();
+        assert!(names[0].starts_with("strategy_2_2_2_") && names[0].ends_with("_2_0_0_part_0"));
+        assert!(names[1].ends_with("_2_0_1_part_0") && names[2] == "strategy_9_part_0");
+        assert!(names.iter().all(|name| name.len() < 220 && is_strategy(name)), "{names:?}");
         let many = vec![vec![0]; PART + 1];
         let files = by_strategy(Path::new("d"), &many, &lengths);
         assert_eq!(files.iter().map(|(_, packs)| packs.len()).collect::<Vec<_>>(), [PART, 1]);

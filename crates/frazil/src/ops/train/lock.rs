@@ -31,18 +31,12 @@ pub(crate) fn was_here(folder: &Path) -> bool {
 }
 
 /// What a run leaves in its folder: names, or how they begin.
-const LEFT: [&str; 7] = [
-    "model.ckpt-",
-    "events.out.tfevents.",
-    "eval",
-    "checkpoint",
-    "graph.pbtxt",
-    "report.html",
-    NAME,
-];
+const LEFT: [&str; 6] =
+    ["model.ckpt-", "events.out.tfevents.", "eval", "checkpoint", "graph.pbtxt", "report.html"];
 
 /// Takes away what a run has left in its folder, so that one can begin anew; all else stays.
 pub(crate) fn clear(folder: &Path) -> Result<()> {
+    let _lock = Lock::take(folder)?;
     let failed = |path: &Path| {
         let path = path.to_path_buf();
         move |source| frazil_tensor::Error::Io { action: "remove", path, source }
@@ -50,11 +44,10 @@ pub(crate) fn clear(folder: &Path) -> Result<()> {
     for entry in std::fs::read_dir(folder).map_err(failed(folder))? {
         let path = entry.map_err(failed(folder))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let is_left = is_begun(&name)
-            || LEFT.iter().any(|left| match left.ends_with(['-', '.']) {
-                true => name.starts_with(left),
-                false => name == *left,
-            });
+        let is_left = LEFT.iter().any(|left| match left.ends_with(['-', '.']) {
+            true => name.starts_with(left),
+            false => name == *left,
+        });
         if is_left {
             let removed = match path.is_dir() {
                 true => std::fs::remove_dir_all(&path),
@@ -112,8 +105,10 @@ mod tests {
         left.iter().chain(&others).for_each(|name| std::fs::write(folder.join(name), "").unwrap());
         clear(folder).unwrap();
         assert!(others.iter().all(|name| folder.join(name).is_file()));
-        assert_eq!(std::fs::read_dir(folder).unwrap().count(), others.len());
-        assert!(clear(&folder.join("nowhere")).is_err());
+        assert_eq!(std::fs::read_dir(folder).unwrap().count(), 1 + others.len());
+        // Nor is anything taken from under a run.
+        let _lock = Lock::take(folder).unwrap();
+        assert!(clear(folder).is_err());
     }
 
     #[test]
