@@ -185,10 +185,9 @@ fn reflect<const N: usize>(rows: &mut [[f64; N]], mirror: &[f64], scale: f64) {
 
 /// Turns the plane of an entry and the next.
 fn turn<const N: usize>(rows: &mut [[f64; N]], at: usize, cos: f64, sin: f64) {
-    for lane in 0..N {
-        let (a, b) = (rows[at][lane], rows[at + 1][lane]);
-        rows[at][lane] = cos * a + sin * b;
-        rows[at + 1][lane] = cos * b - sin * a;
+    let (before, after) = rows.split_at_mut(at + 1);
+    for (a, b) in before[at].iter_mut().zip(&mut after[0]) {
+        (*a, *b) = (cos * *a + sin * *b, cos * *b - sin * *a);
     }
 }
 

@@ -465,7 +465,7 @@ fn integer(text: &str) -> Result<i64, IntErrorKind> {
     } else {
         text.parse()
     };
-    number.map_err(|error| error.kind().clone())
+    number.map_err(|error| *error.kind())
 }
 
 fn float(text: &str) -> Option<f64> {
