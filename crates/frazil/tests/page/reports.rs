@@ -134,6 +134,7 @@ fn trained() {
     let evaluation = |step: u64, accuracy| Evaluation {
         step,
         scores: scalars(&[("masked_lm_accuracy", accuracy), ("masked_lm_loss", 7.2)]),
+        judged_on: None,
     };
     let history = History {
         points: (1..30).map(point).collect(),
