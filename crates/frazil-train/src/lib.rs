@@ -5,6 +5,7 @@
 //! - [`grad`]: the gradient of a loss, as nodes of the same graph.
 //! - [`optim`], [`schedule`]: what gradients do to weights, and how much of it at which step.
 //! - [`dropout`], [`recompute`]: passes over the graph before and after gradients are added.
+//! - [`StepGraph`]: what a step computes, which is made once.
 //! - [`trainer`]: all of it together, step after step, and what has to be stored to go on.
 //! - [`mllog`]: the log that MLPerf wants of a run, and its rules.
 //! - [`comm`]: the same with several processes, each with a part of every batch.
@@ -27,9 +28,11 @@ mod recompute;
 pub mod run;
 pub mod schedule;
 mod shard;
+mod step_graph;
 pub mod trainer;
 
 pub use error::{Error, Result};
 pub use grad::gradients;
 pub use recompute::recompute;
-pub use trainer::{StepGraph, Trainer};
+pub use step_graph::StepGraph;
+pub use trainer::Trainer;
