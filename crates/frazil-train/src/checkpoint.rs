@@ -2,9 +2,11 @@
 //! with `.index`, `.data` and `.meta`, the file `checkpoint` that names the newest, and `graph.pbtxt`.
 //!
 //! A checkpoint is named in `checkpoint` when all of its files are there, so whenever a run is killed, the
-//! newest that is named is whole. Older ones are removed when a step from it was taken: weights from which
-//! no step can be taken are no reason to lose those before them.
+//! newest that is named is whole. Its index is written last and removed first: what has none is left of one
+//! that a killed run had begun to write, or to remove. Older ones are removed when a step from the newest was
+//! taken: weights from which no step can be taken are no reason to lose those before them.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use frazil_tensor::Tensor;
@@ -78,16 +80,13 @@ impl Keeper {
         state: impl IntoIterator<Item = Result<(String, Tensor)>>,
     ) -> Result<PathBuf> {
         let prefix = path(&self.folder, step);
-        let mut writer = BundleWriter::create(&prefix, WriteOptions::default())?;
-        for tensor in state {
-            let (name, tensor) = tensor?;
-            writer.add(&name, &tensor)?;
+        if let Err(error) = self.write(&prefix, state) {
+            remove_parts(&prefix);
+            return Err(error);
         }
-        writer.finish()?;
-        let meta = meta_graph::write(meta_path(&prefix), &self.meta);
         self.all.retain(|path| *path != prefix);
         self.all.push(prefix.clone());
-        let named = meta.map_err(Into::into).and_then(|()| self.name_all());
+        let named = self.name_all();
         if named.is_err() {
             // What is not named nobody else would remove.
             self.all.pop();
@@ -96,18 +95,29 @@ impl Keeper {
         named.map(|()| prefix)
     }
 
-    /// Removes what a run that was killed left of a checkpoint after the newest: one without its graph, which
-    /// is written last. Those that are whole stay, whoever wrote them.
-    pub fn remove_begun(&self) {
-        let Some(newest) = self.newest().and_then(step_of) else { return };
-        let names = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        let steps = names.filter_map(|entry| step_of(&entry.path()));
-        for step in steps.filter(|step| *step > newest) {
-            let prefix = path(&self.folder, step);
-            if !meta_path(&prefix).exists() && !self.all.contains(&prefix) {
-                remove(&prefix);
-            }
+    fn write(
+        &self,
+        prefix: &Path,
+        state: impl IntoIterator<Item = Result<(String, Tensor)>>,
+    ) -> Result<()> {
+        meta_graph::write(meta_path(prefix), &self.meta)?;
+        let mut writer = BundleWriter::create(prefix, WriteOptions::default())?;
+        for tensor in state {
+            let (name, tensor) = tensor?;
+            writer.add(&name, &tensor)?;
         }
+        Ok(writer.finish()?)
+    }
+
+    /// Removes what runs that were killed left of checkpoints. Those that are whole stay, whoever wrote them;
+    /// and all does where none is named: it may be anybody's.
+    pub fn remove_parts(&self) {
+        if self.all.is_empty() {
+            return;
+        }
+        let names = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let steps: BTreeSet<u64> = names.filter_map(|entry| step_of(&entry.path())).collect();
+        steps.into_iter().for_each(|step| remove_parts(&path(&self.folder, step)));
     }
 
     /// Removes those that are too old.
@@ -119,8 +129,9 @@ impl Keeper {
         self.all = best;
         self.all.append(&mut newer);
         if !gone.is_empty() {
-            self.name_all()?;
+            // The other way round, a run that is killed between the two would leave what nobody names.
             gone.iter().for_each(|old| remove(old));
+            self.name_all()?;
         }
         Ok(())
     }
@@ -173,6 +184,14 @@ pub fn is_there(prefix: &Path) -> bool {
 fn remove(prefix: &Path) {
     for path in [index_path(prefix), data_path(prefix, 0, 1), meta_path(prefix)] {
         let _ = std::fs::remove_file(path);
+    }
+}
+
+/// Removes what is there of a checkpoint without an index. A checkpoint of TensorFlow's first format has none:
+/// it is a file of the name itself.
+fn remove_parts(prefix: &Path) {
+    if !is_there(prefix) && !prefix.exists() {
+        remove(prefix);
     }
 }
 
@@ -271,29 +290,35 @@ mod tests {
         assert!(is_there(&path(dir, 1)));
     }
 
+    /// A run can be killed while it writes a checkpoint, and while it removes one.
     #[test]
-    fn what_a_killed_run_had_begun_goes() {
+    fn what_killed_runs_left_goes() {
         let folder = tempfile::tempdir().unwrap();
         let open = || Keeper::open(folder.path(), 5, MetaGraphDef::default()).unwrap();
+        let at = |step| path(folder.path(), step);
+        let touch = |path: PathBuf| std::fs::write(path, "").unwrap();
         let files = || std::fs::read_dir(folder.path()).unwrap().count();
         // Where nothing is named, it may be anybody's.
-        std::fs::write(index_path(&path(folder.path(), 9)), "").unwrap();
-        open().remove_begun();
+        touch(meta_path(&at(1)));
+        open().remove_parts();
         assert_eq!(files(), 1);
         let mut keeper = open();
-        for step in [1, 2, 3] {
+        for step in [2, 3, 4] {
             keeper.save(step, state(step)).unwrap();
         }
-        std::fs::remove_file(meta_path(&path(folder.path(), 1))).unwrap();
-        std::fs::write(data_path(&path(folder.path(), 8), 0, 1), "").unwrap();
-        std::fs::write(folder.path().join("model.ckpt-best.index"), "").unwrap();
-        assert_eq!(files(), 12);
-        open().remove_begun();
-        assert_eq!((files(), is_there(&path(folder.path(), 1))), (10, true));
-        // One that was gone back from is whole.
-        CheckpointState::new(path(folder.path(), 2)).write(folder.path()).unwrap();
-        open().remove_begun();
-        assert_eq!(files(), 10);
+        // Whole by themselves, without a graph, and of TensorFlow's first format.
+        std::fs::remove_file(meta_path(&at(4))).unwrap();
+        touch(at(6));
+        touch(meta_path(&at(6)));
+        touch(folder.path().join("model.ckpt-best.meta"));
+        CheckpointState::new(at(3)).write(folder.path()).unwrap();
+        let whole = files() - 1;
+        touch(data_path(&at(1), 0, 1));
+        touch(meta_path(&at(8)));
+        open().remove_parts();
+        assert_eq!(files(), whole);
+        assert!([2, 3, 4].into_iter().all(|step| is_there(&at(step))));
+        assert!(!meta_path(&at(1)).exists() && meta_path(&at(6)).exists());
     }
 
     #[test]

@@ -251,7 +251,7 @@ pub(crate) fn train_in(
     let (mut tokens, mut seconds) = (0, 0.0);
     let mut writer = None;
     if comm.is_first() {
-        run.keeper.remove_begun();
+        run.keeper.remove_parts();
         run.keeper.write_graph()?;
         writer = Some(history::Writer::create(&options.output_dir, from, options.steps)?);
     }
