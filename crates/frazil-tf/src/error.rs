@@ -505,6 +505,11 @@ impl Error {
             } else {
                 format!("give one of them: {}", listed(found))
             }),
+            Self::NoNewest => Some(
+                "name the newest checkpoint of the folder in it, such as \
+                 `model_checkpoint_path: \"model.ckpt-100\"`"
+                    .into(),
+            ),
             Self::NoIndex { .. } => Some(
                 "the names and shapes of the tensors are in the `.index`: copy it from where the \
                  data file came from"

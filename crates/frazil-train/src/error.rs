@@ -62,8 +62,8 @@ pub enum Error {
     /// A loss, or gradients, that are no number.
     #[error("the {what} of step {step} is {value}, which is no number to go on with")]
     NotFinite {
-        /// The loss, or the norm of the gradients.
-        what: &'static str,
+        /// The loss, the norm of the gradients, or a weight.
+        what: String,
         /// The step, counted from 1 as it is shown.
         step: u64,
         /// What it is.
@@ -77,8 +77,24 @@ pub enum Error {
         /// What came to no number.
         why: Box<Error>,
     },
-    /// A checkpoint that does not have what is needed to go on from it.
-    #[error("the state has no `{name}` to go on from")]
+    /// A checkpoint that nothing can begin with.
+    #[error("`{name}` of the checkpoint has {value}, which is no number to begin with")]
+    NoNumberIn {
+        /// The weight.
+        name: String,
+        /// What it has.
+        value: f32,
+    },
+    /// A run cannot go on where it was.
+    #[error("the run cannot go on from `{}`", path.display())]
+    NotResumed {
+        /// Its newest checkpoint.
+        path: PathBuf,
+        /// Why not.
+        source: Box<Error>,
+    },
+    /// A checkpoint that does not have what is needed.
+    #[error("`{name}` of the checkpoint cannot be read")]
     NoState {
         /// The tensor.
         name: String,
@@ -244,7 +260,8 @@ impl Error {
             Self::OtherSlot { .. } => {
                 Some("begin with a checkpoint of this model, or with one without slots".to_owned())
             }
-            Self::NoState { .. } | Self::WrongState { .. } => Some(
+            Self::NoNumberIn { .. } => Some("begin with another checkpoint".to_owned()),
+            Self::NotResumed { .. } => Some(
                 "if the checkpoint is damaged, name the one before it in the folder's file \
                  `checkpoint`; if it is of another training, choose another folder"
                     .to_owned(),

@@ -44,6 +44,9 @@ pub fn load<'p>(
                         .map_err(|source| Error::NoState { name: name.clone(), source })?;
                     parameters.set(at, &tensor)?;
                     tensor.release();
+                    if let Some(&value) = parameters.values(at).iter().find(|x| !x.is_finite()) {
+                        return Err(Error::NoNumberIn { name, value });
+                    }
                     loaded.push(name);
                 }
                 None => drop(missing.insert(at, name)),

@@ -169,19 +169,18 @@ impl Run<'_> {
         }
         while self.trainer.steps() < self.plan.steps {
             let step = match self.step() {
-                Err(error @ Error::NotFinite { .. }) => {
-                    let is_first_from_it = saved_at == self.trainer.steps();
+                Err(why @ Error::NotFinite { .. }) if saved_at == self.trainer.steps() => {
                     // What was there before this run may be all right, and the settings not.
-                    if is_first_from_it && before.as_ref() == Some(&saved) {
-                        return Err(Error::NoStepFrom { path: saved, source: error.into() }.into());
+                    if before.as_ref() == Some(&saved) {
+                        return Err(Error::NoStepFrom { path: saved, source: why.into() }.into());
                     }
-                    if is_first_from_it && self.trainer.comm().is_first() {
+                    if self.trainer.comm().is_first() {
                         self.keeper.take_back(&saved)?;
                     }
-                    // Whoever leaves first may take the others along.
-                    self.trainer.comm().barrier()?;
-                    let path = self.keeper.newest().unwrap_or(&saved).to_path_buf();
-                    return Err(Error::NoNumber { path, why: error.into() }.into());
+                    return Err(self.no_number(why, saved).into());
+                }
+                Err(why @ Error::NotFinite { .. }) => {
+                    return Err(self.no_number(why, saved).into());
                 }
                 step => step?,
             };
@@ -195,6 +194,9 @@ impl Run<'_> {
             // A step that was passed over is no reason to store the one before it again.
             let is_due = self.plan.save_every > 0 && at.is_multiple_of(self.plan.save_every);
             if at != saved_at && (is_last || is_due || go == Go::Save) {
+                if let Err(why) = self.trainer.check() {
+                    return Err(self.no_number(why, saved).into());
+                }
                 let (path, go) = self.save(watch, go == Go::Stop)?;
                 (saved, saved_at) = (path, at);
                 if go == Go::Stop {
@@ -209,6 +211,18 @@ impl Run<'_> {
             self.keeper.prune()?;
         }
         Ok(saved)
+    }
+
+    /// The end of a run that has come to no number, with the checkpoint that is left: the newest, or this one.
+    fn no_number(&self, why: Error, saved: PathBuf) -> Error {
+        // Whoever leaves first may take the others along.
+        match self.trainer.comm().barrier() {
+            Ok(()) => {
+                let path = self.keeper.newest().map_or(saved, Path::to_path_buf);
+                Error::NoNumber { path, why: why.into() }
+            }
+            Err(lost) => lost,
+        }
     }
 
     fn step(&mut self) -> Result<Step> {
@@ -236,7 +250,6 @@ impl Run<'_> {
         watch: &mut dyn FnMut(Event<'_>) -> std::result::Result<Go, E>,
         stopping: bool,
     ) -> std::result::Result<(PathBuf, Go), E> {
-        self.trainer.check()?;
         let Position { epoch, sample, pack } = Reader::position(self.reader);
         let place = [epoch, sample, pack, self.seen];
         let samples = [self.reader.identity(), self.packs(), self.rates().to_bits()];

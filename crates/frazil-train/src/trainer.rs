@@ -242,7 +242,7 @@ impl Trainer {
         };
         let counts = self.loss_scale.after(taken.changed);
         if !taken.changed && counts {
-            let what = "norm of the gradients";
+            let what = "norm of the gradients".to_owned();
             return Err(Error::NotFinite { what, step: self.step + 1, value: taken.norm });
         }
         let parts = self.losses.iter().cloned().zip(sums.losses.iter().copied()).skip(1);
@@ -376,6 +376,11 @@ impl Trainer {
         self.worker.memory() + sums + self.shard.as_ref().map_or(0, Shard::memory)
     }
 
+    /// Bytes of what the optimizer remembers: of several ranks each has its own part.
+    pub fn optimizer_memory(&self) -> usize {
+        self.optimizer.slots().map(|(_, _, values)| size_of_val(values)).sum()
+    }
+
     /// Who trains together.
     pub fn comm(&self) -> &dyn Comm {
         &*self.options.comm
@@ -492,14 +497,14 @@ impl Trainer {
 
     /// Refuses weights that are no numbers: with those nothing goes on.
     pub fn check(&self) -> Result<()> {
-        let all = (0..self.parameters.len()).flat_map(|at| self.parameters.values(at));
-        match all.copied().find(|value| !value.is_finite()) {
-            Some(value) => {
-                let (what, value) = ("weight", value.into());
-                Err(Error::NotFinite { what, step: self.step, value })
+        for at in 0..self.parameters.len() {
+            let values = self.parameters.values(at);
+            if let Some(&value) = values.iter().find(|value| !value.is_finite()) {
+                let what = format!("weight `{}`", self.parameters.name(at));
+                return Err(Error::NotFinite { what, step: self.step, value: value.into() });
             }
-            None => Ok(()),
         }
+        Ok(())
     }
 
     /// Goes on from a stored [`Trainer::state`].
@@ -625,7 +630,7 @@ impl Sums {
 fn check_loss(loss: f64, scale: LossScale, step: u64) -> Result<()> {
     match loss.is_finite() || !matches!(scale, LossScale::Static(_)) {
         true => Ok(()),
-        false => Err(Error::NotFinite { what: "loss", step: step + 1, value: loss }),
+        false => Err(Error::NotFinite { what: "loss".to_owned(), step: step + 1, value: loss }),
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use frazil::ops::plan_cache::Kept;
 use frazil::ops::train::{self, Changes, Step};
+use frazil::train::initial;
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
 use crate::hints;
@@ -20,6 +21,8 @@ pub struct Live {
     bar: Option<ProgressBar>,
     last: Instant,
     recent: Recent,
+    /// When the step before was drawn.
+    drawn: Option<Instant>,
 }
 
 impl Live {
@@ -28,7 +31,7 @@ impl Live {
             // Nothing is drawn before the first step: until then nobody knows how many there are.
             ProgressBar::no_length().with_style(style())
         });
-        Self { quiet, bar, last: Instant::now(), recent: Recent::default() }
+        Self { quiet, bar, last: Instant::now(), recent: Recent::default(), drawn: None }
     }
 
     pub fn say(&self, line: &str) {
@@ -68,24 +71,29 @@ impl Live {
                     None => String::new(),
                 };
                 self.say(&format!("{loaded} weights from the checkpoint{slots}{fresh}"));
-                // Other heads are left behind as a matter of course, parts of the encoder are not.
-                let unused = report.unused.iter().filter(|name| name.starts_with("bert/"));
-                let unused: Vec<&String> = unused.collect();
-                if let Some(first) = unused.first() {
-                    let more = match unused.len() - 1 {
-                        0 => String::new(),
-                        more => format!(" and {more} more"),
-                    };
-                    self.say(&format!("note: the model has no place for `{first}`{more}"));
-                }
+                self.unused(report);
             }
             train::Event::Resuming(path, step, changes) => {
                 self.say(&format!("goes on from {} after {step} steps", path.display()));
                 self.changed(changes);
             }
-            train::Event::Begin(_) => {}
+            train::Event::Begin(_) | train::Event::NoNumber(_) => {}
             train::Event::Step(step, of, _) => self.step(step, *of),
             train::Event::Saved(path, ..) => self.say(&format!("wrote {}", path.display())),
+        }
+    }
+
+    /// Says what the model has no place for. Other heads are left behind as a matter of course, parts of the
+    /// encoder are not.
+    pub fn unused(&self, report: &initial::Report) {
+        let unused = report.unused.iter().filter(|name| name.starts_with("bert/"));
+        let unused: Vec<&String> = unused.collect();
+        if let Some(first) = unused.first() {
+            let more = match unused.len() - 1 {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            self.say(&format!("note: the model has no place for `{first}`{more}"));
         }
     }
 
@@ -122,7 +130,10 @@ impl Live {
     /// Draws how it goes on a terminal; what is drawn.
     pub fn draw(&mut self, step: &Step, of: u64) -> String {
         let taken = step.report.step + 1;
+        let now = Instant::now();
+        let passed = self.drawn.replace(now).map(|before| (now - before).as_secs_f64());
         self.recent.add(step.report.loss, step.tokens as f64, step.seconds);
+        self.recent.pause(passed.unwrap_or(0.0) - step.seconds);
         let line = self.recent.line(of.saturating_sub(taken));
         if let Some(bar) = &self.bar {
             bar.set_length(of);
@@ -166,6 +177,9 @@ struct Recent {
     loss: f64,
     tokens: f64,
     seconds: f64,
+    /// All steps, and the seconds between them: of checkpoints and evaluations, which are far apart.
+    steps: f64,
+    between: f64,
 }
 
 impl Recent {
@@ -175,6 +189,12 @@ impl Recent {
         for (sum, new) in sums.into_iter().zip([1.0, loss, tokens, seconds]) {
             *sum = OLD * *sum + new;
         }
+    }
+
+    /// Counts what has passed before the last step.
+    fn pause(&mut self, seconds: f64) {
+        self.steps += 1.0;
+        self.between += seconds.max(0.0);
     }
 
     /// How it goes, with so many steps left.
@@ -187,7 +207,8 @@ impl Recent {
 
     /// How long so many steps take, if that is a time that can be said.
     fn time_of(&self, steps: u64) -> Option<Duration> {
-        Duration::try_from_secs_f64(steps as f64 * self.seconds / self.weight).ok()
+        let each = self.seconds / self.weight + self.between / self.steps.max(1.0);
+        Duration::try_from_secs_f64(steps as f64 * each).ok()
     }
 }
 
@@ -265,6 +286,19 @@ mod tests {
             assert!((left - 60.0).abs() < 1e-9, "{left}");
             assert_eq!(recent.line(30), "loss 0.5000, 500 pieces/s, 60 seconds left");
         }
+    }
+
+    /// An evaluation of a minute after each ten steps of a second.
+    #[test]
+    fn evaluations_take_time_too() {
+        let mut recent = Recent::default();
+        for step in 0..100 {
+            recent.add(0.5, 1000.0, 1.0);
+            recent.pause(if step % 10 == 0 && step > 0 { 60.0 } else { -0.001 });
+        }
+        let left = recent.time_of(100).unwrap().as_secs_f64();
+        assert!((left - (100.0 + 9.0 * 60.0)).abs() < 1e-9, "{left}");
+        assert!(recent.line(100).starts_with("loss 0.5000, 1000 pieces/s"));
     }
 
     #[test]

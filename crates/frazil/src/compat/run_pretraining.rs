@@ -139,9 +139,10 @@ fn work(values: &Values, comm: &Arc<dyn Comm>) -> Result<()> {
     if do_eval {
         info("***** Running evaluation *****");
         info(&format!("  Batch size = {}", asked.eval_batch_size));
+        let before = History::read(&asked.output_dir)?.evaluations;
         evaluate(&asked, values.count("max_eval_steps", 1)?, comm, &info)?;
         if let Some((options, trained)) = trained.filter(|_| comm.is_first()) {
-            pretrain::write_report(&options, &trained)?;
+            pretrain::write_report(&options, &trained, &before)?;
         }
     }
     Ok(())
@@ -186,13 +187,14 @@ impl Asked {
     fn check(&self) -> Result<()> {
         let Shape { max_length, max_predictions, .. } = self.shape;
         let positions = self.config.max_position_embeddings;
-        if max_length > positions {
-            let what = format!(
-                "`--max_seq_length` is {max_length}, and the model has {positions} positions"
-            );
-            return Err(wrong(what, &format!("give {positions} or less")));
-        }
         for file in open_all(&self.records, self.shape)? {
+            // A pack may be longer than any of its sequences, each of which begins at position 0.
+            if !file.kind().is_packed() && max_length > positions {
+                let what = format!(
+                    "`--max_seq_length` is {max_length}, and the model has {positions} positions"
+                );
+                return Err(wrong(what, &format!("give {positions} or less")));
+            }
             let path = file.path();
             if file.holds() != Kind::Pretraining {
                 let (path, found) = (path.to_path_buf(), file.holds());

@@ -110,6 +110,7 @@ impl TrainingLog {
                 for name in &report.fresh {
                     self.info(format_args!("  name = {name}, *NEW*"));
                 }
+                self.live.unused(report);
             }
             train::Event::Resuming(path, _, changes) => {
                 self.info(format_args!("Restoring parameters from {}", path.display()));
@@ -118,7 +119,7 @@ impl TrainingLog {
             train::Event::Saved(path, step, _) => {
                 self.info(format_args!("Saving checkpoints for {step} into {}.", path.display()));
             }
-            train::Event::Planned(..) | train::Event::Begin(_) => {}
+            train::Event::Planned(..) | train::Event::Begin(_) | train::Event::NoNumber(_) => {}
             train::Event::Step(step, of, _) => {
                 let line = self.live.draw(step, *of);
                 self.loss = Some(step.report.loss);

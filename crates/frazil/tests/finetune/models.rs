@@ -106,4 +106,14 @@ fn run_squad_says_what_it_trains_on() {
     };
     let examples = line("INFO:tensorflow:  Num orig examples = ");
     assert!(line("INFO:tensorflow:  Num split examples = ") >= examples);
+    assert!(!found.contains("has no place for"), "{found}");
+    // What is lost of a larger model is said.
+    let config = fs::read_to_string(&start.config).unwrap();
+    let smaller = config.replace("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1");
+    fs::write(start.path("smaller.json"), smaller).unwrap();
+    let start = Start { config: start.path("smaller.json"), ..start };
+    let words = ["--do_train", "--output_dir=smaller", "--max_seq_length=96", &file];
+    let found = said(&start.old("run_squad", &words));
+    let expected = "note: the model has no place for `bert/encoder/layer_1/";
+    assert!(found.contains(expected) && found.contains(" and 15 more"), "{found}");
 }

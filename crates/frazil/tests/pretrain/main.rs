@@ -230,6 +230,10 @@ fn the_originals_program_trains_and_evaluates() {
     let history = History::read(&folder.join("out")).unwrap();
     let [evaluation] = &history.evaluations[..] else { panic!("{history:?}") };
     assert_eq!((evaluation.step, evaluation.scores.len()), (6, 5));
+    // Nothing is left to train, nor is anything evaluated anew: the page stays.
+    let again = [&common[..], &["--input_file=examples.tf*", "--do_train"]].concat();
+    done(folder, &[&again[..], &["--train_batch_size=4", "--num_train_steps=6"]].concat());
+    assert!(fs::read_to_string(folder.join("out/report.html")).unwrap() == page);
     // Its folder is no place for another model.
     let small = fs::read_to_string(demo("bert_config.json")).unwrap();
     fs::write(folder.join("small.json"), small.replace("\"vocab_size\": ", "\"vocab_size\": 1"))
@@ -604,6 +608,7 @@ fn what_goes_wrong_leaves_the_last_checkpoint() {
     // No step can be taken from the checkpoint of step 1, so it is not the one to go on from.
     assert!(last.ends_with("model.ckpt-0"), "{}", last.display());
     assert!(!folder.join("nan/model.ckpt-1.index").exists());
+    assert!(folder.join("nan/report.html").is_file());
     tensors(&last);
     let saner = [&run[..], &["nan", "--learning-rate", "1e-3", "--optimizer", "SGD"]].concat();
     let saner: Vec<&str> = saner.into_iter().chain(["--lr-bert-schedule", SANE]).collect();

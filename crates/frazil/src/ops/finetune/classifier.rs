@@ -151,6 +151,7 @@ fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> 
     }
     let input = ClassifierInput::new(tokenizer, labels, options.max_seq_length)?;
     let rows = read(Split::Train)?;
+    options.schedule.check_steps(rows.items.len())?;
     let features = input.features_of_all(&rows.items)?;
     let written = super::write_train_records(&options.model, &options.schedule, |records| {
         Ok(write_records(records, &features).map(drop)?)

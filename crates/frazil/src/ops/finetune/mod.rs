@@ -1,8 +1,9 @@
 //! `finetune`: a pre-trained BERT learns a task: classes ([`classifier`]) or answers ([`squad`]).
 //!
 //! Data is made into the original's records (`train.tf_record`), unless there are records already, of
-//! sequences or of packs of them, and [`train`] does the rest. Every checkpoint is evaluated as it was written, by the same code that evaluates any other
-//! model. `run_classifier` and `run_squad` train here, too, and evaluate afterwards.
+//! sequences or of packs of them, and [`train`] does the rest. Every checkpoint is evaluated as it was
+//! written, by the same code that evaluates any other model. `run_classifier` and `run_squad` train here,
+//! too, and evaluate afterwards.
 
 pub mod classifier;
 mod export;
@@ -148,7 +149,7 @@ impl Schedule {
             return wrong("a step of 0 examples learns nothing".into(), "give 1 or more");
         }
         train::check_size(self.batch_size, self.accumulate)?;
-        if !(self.learning_rate.is_finite() && self.learning_rate >= 0.0) {
+        if !((self.learning_rate as f32).is_finite() && self.learning_rate >= 0.0) {
             let what = format!("a learning rate of {} is none", self.learning_rate);
             return wrong(what, "give a number such as 2e-5");
         }
@@ -160,6 +161,11 @@ impl Schedule {
             return wrong(what, "give a number from 0 to 1, such as 0.1");
         }
         Ok(())
+    }
+
+    /// Refuses to train on so many examples if that is not one step.
+    fn check_steps(&self, examples: usize) -> Result<()> {
+        train::check_steps(self.steps(examples).0)
     }
 
     /// All steps for so many examples, and those in which the rate grows: Python's arithmetic.
@@ -490,25 +496,15 @@ fn train_on(
     options.threads = schedule.threads;
     options.comm = Arc::clone(&schedule.comm);
     options.stop = schedule.stop.clone();
-    let mut so_far = Trained::default();
-    let went = train::train_in(prepared.lock.as_ref(), &options, &mut |event| {
-        if let train::Event::Step(step, ..) = &event {
-            so_far.steps = step.report.step + 1;
-            so_far.taken += 1;
-            so_far.tokens += step.tokens as u64;
-            so_far.seconds += step.seconds;
+    train::train_in(prepared.lock.as_ref(), &options, &mut |event| {
+        if let train::Event::NoNumber(trained) = &event
+            && schedule.comm.is_first()
+        {
+            // The curves show how it came to that; where they cannot be written, that is still what is to be told.
+            let _ = Ran::new(prepared, (*trained).clone(), Vec::new()).write_report(model, schedule);
         }
         watch(Event::Train(event))
-    });
-    if let Err(Error::Train(error)) = &went
-        && let frazil_train::Error::NoNumber { path, .. } = &**error
-        && schedule.comm.is_first()
-    {
-        // The curves show how it came to that; where they cannot be written, this is still what is to be told.
-        so_far.checkpoint = path.clone();
-        let _ = Ran::new(prepared, so_far, Vec::new()).write_report(model, schedule);
-    }
-    went
+    })
 }
 
 /// Exports a checkpoint, the newest if none is given: its path, and that of the SavedModel.
@@ -710,10 +706,7 @@ pub(crate) fn finetune(
         taken: trained.taken,
         stopped: trained.stopped,
         early_stopped,
-        tokens_per_second: match trained.seconds > 0.0 {
-            true => trained.tokens as f64 / trained.seconds,
-            false => 0.0,
-        },
+        tokens_per_second: trained.tokens_per_second(),
         checkpoint: trained.checkpoint,
         evaluations: history.evaluations,
         saved_model: None,

@@ -142,6 +142,7 @@ fn prepare(options: &Options, note: &mut dyn FnMut(String)) -> Result<Prepared> 
     };
     let mut rows = read_examples(&options.train_file, read)?;
     let skipped = super::tell_skipped(&options.train_file, &rows.skipped, note);
+    options.schedule.check_steps(rows.items.len())?;
     shuffle_for_training(&mut rows.items);
     let cut = FeatureOptions { training: true, ..options.features };
     let features = build_features(&rows.items, &tokenizer, cut)?;

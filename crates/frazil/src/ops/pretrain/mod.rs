@@ -154,6 +154,13 @@ pub fn pretrain(
                 block = Some(first);
                 return Ok(go);
             }
+            train::Event::NoNumber(trained) => {
+                if comm.is_first() {
+                    // Where the curves cannot be written, what they would show is still to be told.
+                    let _ = write_report(options, trained, &[]);
+                }
+                return watch(Event::Train(event));
+            }
             event => return watch(Event::Train(event)),
         };
         sequences = step.seen;
@@ -195,9 +202,8 @@ pub fn pretrain(
         watch(Event::BlockStop(block))?;
     }
     let history = History::read(folder)?;
-    let report = folder.join("report.html");
     if comm.is_first() {
-        write_report(options, &trained)?;
+        write_report(options, &trained, &history.evaluations)?;
     }
     let (reached, evaluations) = match judge {
         Some(judge) => (judge.of.target.map(|_| judge.reached), judge.all),
@@ -208,27 +214,30 @@ pub fn pretrain(
         taken: trained.taken,
         stopped: trained.stopped,
         sequences,
-        tokens_per_second: per_second(&trained),
+        tokens_per_second: trained.tokens_per_second(),
         loss: history.curve("loss").last().map(|(_, loss)| loss),
         reached,
         checkpoint: trained.checkpoint.clone(),
         trained,
         evaluations,
-        report,
+        report: report_of(options),
         seconds: start.elapsed().as_secs_f64(),
     })
 }
 
-/// Writes `report.html` with what the folder's events say, scores included.
-pub fn write_report(options: &Options, trained: &Trained) -> Result<PathBuf> {
-    let folder = &options.train.output_dir;
-    let (report, history) = (folder.join("report.html"), History::read(folder)?);
-    train::page("Pre-training", &settings(options), trained, &history).write(&report)?;
-    Ok(report)
+/// Writes `report.html` with what the folder's events say, scores included. Where nothing was trained, and
+/// nothing evaluated but what was before, that of the run before stays.
+pub fn write_report(options: &Options, trained: &Trained, before: &[Evaluation]) -> Result<()> {
+    let history = History::read(&options.train.output_dir)?;
+    let report = report_of(options);
+    if trained.taken > 0 || history.evaluations != before || !report.is_file() {
+        train::page("Pre-training", &settings(options), trained, &history).write(&report)?;
+    }
+    Ok(())
 }
 
-fn per_second(trained: &Trained) -> f64 {
-    if trained.seconds > 0.0 { trained.tokens as f64 / trained.seconds } else { 0.0 }
+fn report_of(options: &Options) -> PathBuf {
+    options.train.output_dir.join("report.html")
 }
 
 /// The score that counts.

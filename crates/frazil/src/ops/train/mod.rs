@@ -159,6 +159,8 @@ pub enum Event<'a> {
     Step(&'a Step, u64, &'a Parameters),
     /// A checkpoint was written, after so many steps; whether because the run is to stop.
     Saved(&'a Path, u64, bool),
+    /// The run has come to no number: what it came to before that. What is wanted now makes no difference.
+    NoNumber(&'a Trained),
 }
 
 /// What a run comes to.
@@ -176,6 +178,22 @@ pub struct Trained {
     pub tokens: u64,
     /// The seconds of its steps.
     pub seconds: f64,
+}
+
+impl Trained {
+    /// Counts a step.
+    fn add(&mut self, step: &Step) {
+        let changed = u64::from(step.report.changed);
+        self.steps = step.report.step + changed;
+        self.taken += changed;
+        self.tokens += step.tokens as u64;
+        self.seconds += step.seconds;
+    }
+
+    /// Pieces a second.
+    pub fn tokens_per_second(&self) -> f64 {
+        if self.seconds > 0.0 { self.tokens as f64 / self.seconds } else { 0.0 }
+    }
 }
 
 /// Trains until all steps are taken, or `watch` has enough.
@@ -234,8 +252,8 @@ pub(crate) fn train_in(
         seen: 0,
     };
     if let Some(path) = before {
-        let state = Checkpoint::open(&path, CheckpointOptions::default())?;
-        let changes = run.resume(&state)?;
+        let state = goes_on_from(&path, Checkpoint::open(&path, CheckpointOptions::default()))?;
+        let changes = goes_on_from(&path, run.resume(&state))?;
         let steps = run.trainer.steps();
         match watch(Event::Resuming(&path, steps, &changes))?.agreed(comm)? {
             Go::On | Go::Save => {}
@@ -248,7 +266,7 @@ pub(crate) fn train_in(
         }
     }
     let from = run.trainer.steps();
-    let (mut tokens, mut seconds) = (0, 0.0);
+    let mut trained = Trained { steps: from, ..Trained::default() };
     let mut writer = None;
     if comm.is_first() {
         run.keeper.remove_parts();
@@ -259,8 +277,7 @@ pub(crate) fn train_in(
     let went = run.go(&mut |event| match event {
         run::Event::Begin(seen) => watch(Event::Begin(seen)),
         run::Event::Step(step, weights) => {
-            tokens += step.tokens as u64;
-            seconds += step.seconds;
+            trained.add(step);
             writer.as_mut().map_or(Ok(()), |writer| writer.step(step))?;
             let go = watch(Event::Step(step, options.steps, weights))?;
             Ok(if options.stop.is_asked() { Go::Stop } else { go })
@@ -272,11 +289,16 @@ pub(crate) fn train_in(
     });
     // The curves of a run that cannot go on show why.
     let finished = writer.as_mut().map_or(Ok(()), history::Writer::finish);
-    let checkpoint = went?;
+    if let Err(Error::Train(error)) = &went
+        && let frazil_train::Error::NoNumber { path, .. } = &**error
+    {
+        trained.checkpoint.clone_from(path);
+        watch(Event::NoNumber(&trained))?;
+    }
+    trained.checkpoint = went?;
     finished?;
-    let steps = trainer.steps();
-    let (taken, stopped) = (steps - from, is_stopped(options)?);
-    Ok(Trained { checkpoint, steps, taken, stopped, tokens, seconds })
+    trained.stopped = is_stopped(options)?;
+    Ok(trained)
 }
 
 /// The weights that a run begins with, if not with new ones.
@@ -415,6 +437,17 @@ pub(crate) fn check_size(packs: usize, accumulate: usize) -> Result<()> {
     })
 }
 
+/// Refuses a run of no steps.
+pub(crate) fn check_steps(steps: u64) -> Result<()> {
+    match steps {
+        0 => Err(Error::Usage {
+            what: "there is not even one step to take".into(),
+            hint: "give more data, more epochs or a smaller batch".into(),
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// What can be told before anything is opened.
 fn check(options: &Options) -> Result<()> {
     let wrong = |what: String, hint: &str| Err(Error::Usage { what, hint: hint.into() });
@@ -426,13 +459,10 @@ fn check(options: &Options) -> Result<()> {
         return wrong("gradients of 0 batches make no step".into(), "accumulate 1 batch or more");
     }
     cut(options)?;
-    if options.steps == 0 {
-        let hint = "give more data, more epochs or a smaller batch";
-        return wrong("there is not even one step to take".into(), hint);
-    }
+    check_steps(options.steps)?;
     let rate = options.schedule.largest();
-    if !(rate.is_finite() && rate >= 0.0) {
-        let what = "a learning rate is below 0, or no number".into();
+    if !((rate as f32).is_finite() && rate >= 0.0) {
+        let what = "a learning rate is below 0, too large, or no number".into();
         return wrong(what, "give a number such as 2e-5");
     }
     Ok(options.optimizer.check()?)
@@ -485,7 +515,7 @@ pub(crate) fn is_of_run(
     seed: u64,
 ) -> Result<bool> {
     let Some(path) = newest(folder)? else { return Ok(false) };
-    let there = Checkpoint::open(&path, CheckpointOptions::default())?;
+    let there = goes_on_from(&path, Checkpoint::open(&path, CheckpointOptions::default()))?;
     for weight in expected(config, head, labels).into_iter().filter(|weight| weight.needed) {
         let found = there.info(&weight.name).map(|info| &info.shape);
         if found == Some(&weight.shape) {
@@ -506,10 +536,22 @@ pub(crate) fn is_of_run(
     Ok(true)
 }
 
+/// What is read of the checkpoint that a run goes on from.
+fn goes_on_from<T, E: Into<frazil_train::Error>>(
+    path: &Path,
+    read: std::result::Result<T, E>,
+) -> Result<T> {
+    let failed = |source: E| {
+        let (path, source) = (path.to_path_buf(), Box::new(source.into()));
+        frazil_train::Error::NotResumed { path, source }
+    };
+    Ok(read.map_err(failed)?)
+}
+
 /// Makes sure that a run goes on by the chances that it began with: its place among the samples is one of
 /// their order.
 fn same_seed(there: &Checkpoint, asked: u64, checkpoint: &Path) -> Result<()> {
-    let began = trainer::stored_seed(there)?;
+    let began = goes_on_from(checkpoint, trainer::stored_seed(there))?;
     if began.is_none_or(|began| began == asked) {
         return Ok(());
     }
