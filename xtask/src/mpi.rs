@@ -211,8 +211,9 @@ impl World {
         for ranks in [1, 2] {
             let folder = format!("rules{ranks}");
             let settings = [
+                // Large enough for several buckets of gradients, so that both own weights.
                 ("num-layers", "3"),
-                ("hidden-size", "64"),
+                ("hidden-size", "256"),
                 ("attention-heads", "4"),
                 ("vocab-length", "307"),
                 ("sequence-length", "48"),

@@ -16,9 +16,6 @@ use std::thread;
 use crate::comm::{Comm, all_numbers};
 use crate::{Error, Result};
 
-/// Numbers of a bucket, about: 4 MB.
-const BUCKET: usize = 1 << 20;
-
 /// Gradients that are sent together.
 #[derive(Debug)]
 struct Bucket {
@@ -49,7 +46,7 @@ impl Shard {
         let mut places = vec![(0, 0); lens.len()];
         for &weight in ready {
             let len = lens[weight];
-            let open = buckets.last().is_some_and(|bucket| bucket.len + len <= BUCKET);
+            let open = buckets.last().is_some_and(|bucket| bucket.len + len <= comm.bucket());
             if !open {
                 buckets.push(Bucket { owner: 0, len: 0, weights: 0 });
             }
@@ -218,7 +215,8 @@ mod tests {
 
     #[test]
     fn each_bucket_keeps_its_memory() {
-        let lens = vec![BUCKET + 8, 64, BUCKET, 16, 8];
+        let bucket = Threads::group(1)[0].bucket();
+        let lens = vec![bucket + 8, 64, bucket, 16, 8];
         let step = |shard: &mut Shard, step: usize| {
             let rank = shard.comm().rank();
             shard.collect(|place| {
@@ -237,6 +235,7 @@ mod tests {
                     assert!(shard.grad(weight).iter().all(|x| *x == sum), "weight {weight}");
                 }
                 assert_eq!(shard.memory(), size_of::<f32>() * lens.iter().sum::<usize>());
+                assert!((0..5).any(|weight| shard.is_ours(weight)), "rank {}", shard.comm().rank());
             }
         };
         thread::scope(|scope| {

@@ -58,6 +58,7 @@ struct Ended {
     weights: Vec<u32>,
     state: Vec<(String, Tensor)>,
     memory: usize,
+    optimizer_memory: usize,
 }
 
 /// Trains as one rank, which has the examples between two bounds of each batch, with `accumulate`
@@ -80,8 +81,9 @@ fn train(
     let parameters = trainer.parameters();
     let values = (0..parameters.len()).flat_map(|at| parameters.values(at));
     let weights = values.map(|x| x.to_bits()).collect();
-    let memory = trainer.memory();
-    Ok(Ended { reports, weights, state: trainer.state().collect::<Result<_>>()?, memory })
+    let (memory, optimizer_memory) = (trainer.memory(), trainer.optimizer_memory());
+    let state = trainer.state().collect::<Result<_>>()?;
+    Ok(Ended { reports, weights, state, memory, optimizer_memory })
 }
 
 /// The same by as many ranks as there are bounds but one.
@@ -127,6 +129,16 @@ fn apart(a: &[(String, Tensor)], b: &[(String, Tensor)]) -> f64 {
     worst
 }
 
+/// What the optimizer remembers is shared out whole, and each rank has about as much as any other. So weights and
+/// gradients come from all ranks and go to all.
+fn shared_out(ranks: &[Ended], alone: &Ended, name: &str) {
+    let memory: Vec<usize> = ranks.iter().map(|ended| ended.optimizer_memory).collect();
+    let whole = alone.optimizer_memory;
+    assert_eq!(memory.iter().sum::<usize>(), whole, "{name}");
+    let part = whole / ranks.len();
+    assert!(memory.iter().all(|own| own.abs_diff(part) <= part / 10), "{name}: {memory:?}");
+}
+
 #[test]
 fn ranks_come_to_what_one_process_comes_to() {
     let lamb = |options: &mut Options| {
@@ -155,6 +167,7 @@ fn ranks_come_to_what_one_process_comes_to() {
                 assert_eq!(ended.reports, found[0].reports);
                 assert!(ended.memory > 0);
             }
+            shared_out(&found, &expected, name);
             for (found, expected) in found[0].reports.iter().zip(&expected.reports) {
                 let place = format!("{} {name}: {found:?} {expected:?}", golden.head);
                 assert!((found.loss - expected.loss).abs() <= TOLERANCE, "{place}");

@@ -45,6 +45,11 @@ pub trait Comm: Debug + Send + Sync {
     /// Waits for all.
     fn barrier(&self) -> Result<()>;
 
+    /// Numbers that are worth being sent together, about: those of 4 MB.
+    fn bucket(&self) -> usize {
+        1 << 20
+    }
+
     /// Ends all ranks at once, where one cannot go on: the others would wait for it. With a single
     /// process, or where the ranks are threads, it is enough that the caller gives up.
     fn abort(&self, code: i32) {

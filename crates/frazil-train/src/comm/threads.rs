@@ -88,6 +88,11 @@ impl Comm for Threads {
         self.shared.size
     }
 
+    /// So few that small models, too, are shared out among all ranks.
+    fn bucket(&self) -> usize {
+        1 << 10
+    }
+
     fn reduce(&self, root: usize, values: &mut [f32]) -> Result<()> {
         let all = self.shared.numbers.meet(self.rank, values.to_vec())?;
         if self.rank == root {
