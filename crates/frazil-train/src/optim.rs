@@ -58,6 +58,19 @@ pub struct Sgd {
     pub weight_decay: f64,
 }
 
+impl Method {
+    /// What it is called.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Adam(Adam { bias_correction: true, .. }) => "Adam",
+            Self::Adam(_) => "Adam without bias correction",
+            Self::Lamb(Lamb { adam: Adam { bias_correction: true, .. }, .. }) => "LAMB",
+            Self::Lamb(_) => "LAMB without bias correction",
+            Self::Sgd(_) => "gradient descent with momentum",
+        }
+    }
+}
+
 impl Adam {
     /// `AdamWeightDecayOptimizer` with the constants of google-research/bert: no bias correction.
     pub const BERT: Self = Self {
@@ -72,6 +85,11 @@ impl Adam {
         Self { epsilon: 1e-8, weight_decay: 0.0, bias_correction: true, ..Self::BERT };
     /// AdamW as published: decoupled weight decay, bias correction.
     pub const DECOUPLED: Self = Self { epsilon: 1e-8, bias_correction: true, ..Self::BERT };
+}
+
+impl Sgd {
+    /// The momentum that most use.
+    pub const PLAIN: Self = Self { momentum: 0.9, dampening: 0.0, weight_decay: 0.01 };
 }
 
 impl Lamb {

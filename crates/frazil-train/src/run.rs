@@ -116,6 +116,8 @@ pub struct Run<'r> {
 const POSITION: &str = "frazil/position";
 /// The name of what that place belongs to: the reader's identity, the packs of a step, and [`Rates`].
 const SAMPLES: &str = "frazil/samples";
+/// The name of a number for how weights are changed.
+const OPTIMIZER: &str = "frazil/optimizer";
 
 /// What is not as it was for the run that a checkpoint is of.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -128,6 +130,8 @@ pub struct Changes {
     pub rate: Option<(f32, f32)>,
     /// Else that of the next step, by the warm-up or the length: what it was to be, and what it is.
     pub next_rate: Option<(f32, f32)>,
+    /// How weights are changed: another optimizer that remembers the same, or other numbers of it.
+    pub optimizer: bool,
 }
 
 /// Learning rates of a run.
@@ -257,7 +261,8 @@ impl Run<'_> {
         let mut state = self
             .trainer
             .state()
-            .chain([Ok(numbers(POSITION, &place)), Ok(numbers(SAMPLES, &samples))]);
+            .chain([Ok(numbers(POSITION, &place)), Ok(numbers(SAMPLES, &samples))])
+            .chain([Ok(numbers(OPTIMIZER, &[self.trainer.optimizer_identity()]))]);
         let comm = self.trainer.comm();
         let path = match comm.is_first() {
             true => self.keeper.save(step, state)?,
@@ -308,6 +313,10 @@ impl Run<'_> {
                 let is_known = changes.rate.is_none() && !before.next.is_nan();
                 changes.next_rate = other(before.next, now.next).filter(|_| is_known);
             }
+        }
+        if checkpoint.info(OPTIMIZER).is_some() {
+            let [before] = stored(checkpoint, OPTIMIZER)?;
+            changes.optimizer = before != self.trainer.optimizer_identity();
         }
         if !changes.samples {
             self.reader.seek(Position { epoch, sample, pack })?;

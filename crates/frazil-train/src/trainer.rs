@@ -207,6 +207,11 @@ impl Trainer {
         &self.options.schedule
     }
 
+    /// A number for how weights are changed, but for the rate.
+    pub fn optimizer_identity(&self) -> u64 {
+        crc32c::crc32c(format!("{:?}", self.options.optimizer).as_bytes()).into()
+    }
+
     /// What runs a step.
     pub fn engine(&self) -> &Engine {
         &self.engine

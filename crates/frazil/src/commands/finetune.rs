@@ -13,6 +13,7 @@ use frazil::bert::tokenizer::{Casing, Vocabulary};
 use frazil::ops::finetune::{Event, Model, Report, Schedule, check_place, classifier, squad};
 use frazil::source::{Located, Need, locate};
 use frazil::train::comm::Comm;
+use frazil::train::optim::{self, Adam, Lamb, Method, Sgd};
 
 use super::live::{Live, stopped};
 use super::table::thousands;
@@ -137,6 +138,12 @@ struct TrainingArgs {
     /// Batches whose gradients are added up for one step
     #[arg(long, value_name = "N", default_value = "1")]
     accumulate: usize,
+    /// How gradients change weights
+    #[arg(long, value_name = "NAME", value_enum, default_value = "bert")]
+    optimizer: Optimizer,
+    /// The part of a weight that goes at each step, times the learning rate; norms and biases stay
+    #[arg(long, value_name = "X", default_value = "0.01")]
+    weight_decay: f64,
     /// The learning rate after warm-up; it falls to 0 from there
     #[arg(long, value_name = "RATE", default_value = "5e-5")]
     learning_rate: f64,
@@ -178,6 +185,34 @@ struct TrainingArgs {
     quiet: bool,
 }
 
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Optimizer {
+    /// AdamW as google-research/bert has it, without bias correction
+    Bert,
+    /// AdamW as published, and as PyTorch has it
+    Adamw,
+    /// LAMB as published, for large batches
+    Lamb,
+    /// Gradient descent with a momentum of 0.9
+    Sgd,
+}
+
+impl Optimizer {
+    /// With gradients clipped to a norm of 1, as the original does it.
+    fn options(self, weight_decay: f64) -> optim::Options {
+        let method = match self {
+            Self::Bert => Method::Adam(Adam { weight_decay, ..Adam::BERT }),
+            Self::Adamw => Method::Adam(Adam { weight_decay, ..Adam::DECOUPLED }),
+            Self::Lamb => {
+                let adam = Adam { weight_decay, ..Lamb::PLAIN.adam };
+                Method::Lamb(Lamb { adam, ..Lamb::PLAIN })
+            }
+            Self::Sgd => Method::Sgd(Sgd { weight_decay, ..Sgd::PLAIN }),
+        };
+        optim::Options::new(method, Some(1.0))
+    }
+}
+
 impl ModelArgs {
     /// The model, and what holds its files: those of a zip lie in a folder that goes with it.
     fn checked(self) -> Result<(Model, Located), Error> {
@@ -211,6 +246,7 @@ impl TrainingArgs {
         Schedule {
             batch_size: self.batch_size,
             accumulate: self.accumulate,
+            optimizer: self.optimizer.options(self.weight_decay),
             learning_rate: self.learning_rate,
             epochs: self.epochs,
             warmup_proportion: self.warmup,

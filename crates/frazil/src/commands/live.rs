@@ -108,6 +108,9 @@ impl Live {
         if let Some((before, now)) = changes.packs {
             self.say(&format!("note: steps are of {now} sequences or packs now, {before} before"));
         }
+        if changes.optimizer {
+            self.say("note: the optimizer is another one now, or has other numbers");
+        }
         if let Some((before, now)) = changes.rate {
             self.say(&format!("note: the learning rate is {now:e} now, {before:e} before"));
         }

@@ -75,7 +75,10 @@ fn a_damaged_checkpoint_is_named_with_the_way_back() {
         let (said, hint) = fails(&options);
         let expected = format!("the run cannot go on from `{}`", newest.display());
         assert!(said.starts_with(&expected), "{said}");
-        assert!(hint.contains("name the one before it in the folder's file `checkpoint`"), "{hint}");
+        assert!(
+            hint.contains("name the one before it in the folder's file `checkpoint`"),
+            "{hint}"
+        );
         std::fs::write(path, whole).unwrap();
     }
     classifier::train(&options, &mut |_| Ok(Go::On)).unwrap();

@@ -1,6 +1,7 @@
 //! Runs that go on in a folder: what has changed since is said or refused, and what was good stays.
 
 use frazil::bert::{BertConfig, Head};
+use frazil::train::optim::{self, Adam, Lamb, Method, Sgd};
 use frazil::train::schedule::{Bert, LossScale};
 
 use super::*;
@@ -267,4 +268,51 @@ fn wrong_settings_cost_no_checkpoint() {
     assert_eq!((done.steps, done.taken, &done.checkpoint), (2, 0, &earlier));
     assert_eq!(run("second", 4, 1.0).unwrap().taken, 2);
     assert_eq!(state("second").model_checkpoint_path, folder.path().join("second/model.ckpt-4"));
+}
+
+/// Each optimizer changes weights in its own way and keeps its own slots; another one in the same folder is said,
+/// and one that remembers something else is refused.
+#[test]
+fn optimizers_are_chosen() {
+    let folder = tempfile::tempdir().unwrap();
+    let named = |name: &str| folder.path().join(name);
+    let methods = [
+        ("bert", Method::Adam(Adam::BERT), "adam_v"),
+        ("adamw", Method::Adam(Adam::DECOUPLED), "adam_v"),
+        ("lamb", Method::Lamb(Lamb::PLAIN), "adam_v"),
+        ("sgd", Method::Sgd(Sgd::PLAIN), "Momentum"),
+    ];
+    let mut learnt: Vec<Vec<u8>> = Vec::new();
+    let run = |name: &str, method: Method, epochs: f64| {
+        let mut options = mrpc(&named(name))?;
+        (options.schedule.epochs, options.schedule.learning_rate) = (epochs, 1e-4);
+        options.schedule.optimizer = optim::Options::new(method, Some(1.0));
+        let mut said = false;
+        let ran = classifier::train(&options, &mut |event| {
+            if let Event::Train(train::Event::Resuming(_, _, changes)) = event {
+                said = changes.optimizer;
+            }
+            Ok(Go::On)
+        });
+        Some(ran.map(|ran| (ran.trained.checkpoint, said)))
+    };
+    for (name, method, slot) in methods {
+        let Some(ran) = run(name, method, 0.5) else { return };
+        let tensors = tensors(&ran.unwrap().0);
+        let of = |name: &str| tensors.iter().find(|(known, _)| known == name);
+        assert!(of(&format!("output_weights/{slot}")).is_some(), "{name}");
+        let weights = of("bert/pooler/dense/kernel").unwrap().1.clone();
+        assert!(!learnt.contains(&weights), "{name}");
+        learnt.push(weights);
+        let page = std::fs::read_to_string(named(name).join("report.html"));
+        assert!(page.is_err(), "nobody has asked for a report");
+    }
+    let (_, adamw, _) = methods[1];
+    let said = |epochs: f64, method: Method| run("bert", method, epochs).unwrap();
+    assert!(!said(1.0, methods[0].1).unwrap().1);
+    assert!(said(1.5, adamw).unwrap().1);
+    assert!(said(2.0, methods[2].1).unwrap().1);
+    let error = said(2.5, methods[3].1).unwrap_err();
+    let error = format!("{:#}", anyhow::Error::from(error));
+    assert!(error.contains("/Momentum` of the checkpoint cannot be read"), "{error}");
 }

@@ -21,6 +21,7 @@ use frazil_bert::{BertConfig, Head};
 use frazil_tensor::file;
 use frazil_train::checkpoint::{is_there, newest, path as checkpoint_path};
 use frazil_train::comm::{Comm, Solo};
+use frazil_train::optim;
 use frazil_train::run::Go;
 use frazil_train::schedule::Bert;
 use serde::Serialize;
@@ -99,6 +100,8 @@ pub struct Schedule {
     pub batch_size: usize,
     /// Batches whose gradients are added up for one step.
     pub accumulate: usize,
+    /// How weights are changed.
+    pub optimizer: optim::Options,
     /// The full learning rate.
     pub learning_rate: f64,
     /// How often each example is seen.
@@ -127,6 +130,7 @@ impl Default for Schedule {
         Self {
             batch_size: 32,
             accumulate: 1,
+            optimizer: optim::Options::bert(),
             learning_rate: 5e-5,
             epochs: 3.0,
             warmup_proportion: 0.1,
@@ -160,7 +164,7 @@ impl Schedule {
             let what = format!("a warm-up of {} is no part of all steps", self.warmup_proportion);
             return wrong(what, "give a number from 0 to 1, such as 0.1");
         }
-        Ok(())
+        Ok(self.optimizer.check()?)
     }
 
     /// Refuses to train on so many examples if that is not one step.
@@ -392,6 +396,7 @@ impl Ran {
             ("task", self.task.clone()),
             (self.data.unit(), self.data.count().to_string()),
             ("batch size", (schedule.batch_size * schedule.accumulate).to_string()),
+            ("optimizer", schedule.optimizer.method.name().to_owned()),
             ("learning rate", schedule.learning_rate.to_string()),
             ("epochs", schedule.epochs.to_string()),
             ("warm-up", schedule.warmup_proportion.to_string()),
@@ -489,6 +494,7 @@ fn train_on(
     options.reading.packs = schedule.batch_size;
     options.reading.shuffle = Some(schedule.seed);
     options.accumulate = schedule.accumulate;
+    options.optimizer = schedule.optimizer.clone();
     options.save_every = schedule.save_every;
     options.keep = schedule.keep;
     options.seed = schedule.seed;

@@ -13,7 +13,7 @@ use std::time::Instant;
 use frazil_train::comm::Comm;
 use frazil_train::run::Go;
 use frazil_train::schedule::Schedule;
-use frazil_train::{batch::Basis, optim};
+use frazil_train::batch::Basis;
 use serde::Serialize;
 
 use super::train::{self, Evaluation, History, Trained};
@@ -331,11 +331,6 @@ fn settings(options: &Options) -> Vec<(&'static str, String)> {
         Schedule::Constant(rate) => rate.to_string(),
         other => format!("by a table, {} at most", other.largest()),
     };
-    let optimizer = match train.optimizer.method {
-        optim::Method::Adam(_) => "Adam",
-        optim::Method::Lamb(_) => "LAMB",
-        optim::Method::Sgd(_) => "gradient descent",
-    };
     let mut list = vec![
         (
             "model",
@@ -350,7 +345,7 @@ fn settings(options: &Options) -> Vec<(&'static str, String)> {
         ("files", train.records.len().to_string()),
         ("packs of a batch", train.reading.packs.to_string()),
         ("batches of a step", train.accumulate.to_string()),
-        ("optimizer", optimizer.to_owned()),
+        ("optimizer", train.optimizer.method.name().to_owned()),
         ("learning rate", rate),
         ("seed", train.seed.to_string()),
         ("begins with", shown(train.init_checkpoint.as_deref())),
