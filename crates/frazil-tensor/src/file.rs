@@ -1,6 +1,6 @@
 //! Files as frazil touches them: mapped when read, complete or absent when written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -146,7 +146,8 @@ impl Drop for Unfinished {
 }
 
 /// A file that appears under its name only when it is complete: written to a temporary file in
-/// the same folder, synced, renamed. Dropped before [`commit`](Self::commit), it leaves nothing.
+/// the same folder, synced, renamed. Dropped before [`commit`](Self::commit), it leaves nothing; what a
+/// process that was killed leaves is removed by the next one that writes into the folder.
 ///
 /// A link stays one: the file that it leads to is replaced. What is neither a file nor absent, such as a
 /// pipe or `/dev/null`, is written into as it stands.
@@ -209,22 +210,29 @@ impl AtomicFile {
     }
 }
 
-/// A temporary file in the folder of another.
+/// A temporary file in the folder of another. It is locked as long as it is open, so that it can be told from
+/// one that was left.
 fn beside(path: &Path) -> io::Result<NamedTempFile> {
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
+    clear_away_once(folder);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let prefix = format!(".{name}.");
     let mut builder = tempfile::Builder::new();
-    builder.prefix(&prefix).suffix(".partial");
+    builder.prefix(&prefix).rand_bytes(CHANCE).suffix(PARTIAL);
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
         builder.permissions(std::fs::Permissions::from_mode(0o666)); // less the umask
     }
-    builder.tempfile_in(folder)
+    loop {
+        let file = builder.tempfile_in(folder)?;
+        if is_held(file.as_file(), file.path()) {
+            return Ok(file);
+        }
+    }
 }
 
 /// Where a path leads, even if nothing is there yet: the end of all links.
@@ -282,8 +290,11 @@ pub struct Replacement {
 }
 
 /// How temporary folders are named, and the file in them that is locked as long as a process writes there.
-const INSIDE: [&str; 2] = [".frazil.", ".partial"];
+const INSIDE: &str = ".frazil.";
 const LOCK: &str = ".lock";
+/// How every temporary name ends, and how many letters and digits of chance stand before that in a file's.
+const PARTIAL: &str = ".partial";
+const CHANCE: usize = 6;
 
 impl Replacement {
     /// Starts to replace files of a folder that exists.
@@ -293,18 +304,15 @@ impl Replacement {
         let failed = |e| Error::io("create a temporary folder in", &folder, e);
         clear_away(&folder);
         loop {
-            let [prefix, suffix] = INSIDE;
             let mut builder = tempfile::Builder::new();
             let inside =
-                builder.prefix(prefix).suffix(suffix).tempdir_in(&folder).map_err(failed)?;
+                builder.prefix(INSIDE).suffix(PARTIAL).tempdir_in(&folder).map_err(failed)?;
             let lock = inside.path().join(LOCK);
             let file = match File::create(&lock) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 file => file.map_err(failed)?,
             };
-            // Before it was locked, another process may have taken it for one that was left.
-            let is_taken = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
-            if !is_taken && lock.exists() {
+            if is_held(&file, &lock) {
                 return Ok(Self { folder, _lock: file, inside, _unfinished: unfinished });
             }
         }
@@ -335,20 +343,55 @@ impl Replacement {
     }
 }
 
-/// Removes the temporary folders of processes that were killed: nobody holds their locks.
+/// Locks a file that was just made. Not if another process has meanwhile taken it for one that was left;
+/// where the file system has no locks, nothing is.
+fn is_held(file: &File, path: &Path) -> bool {
+    !matches!(file.try_lock(), Err(TryLockError::WouldBlock)) && path.exists()
+}
+
+/// Clears a folder away before the first file that this process writes into it: looking through a folder for
+/// each of very many files would take longer than writing them.
+fn clear_away_once(folder: &Path) {
+    static CLEARED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    let is_first =
+        CLEARED.lock().unwrap_or_else(PoisonError::into_inner).insert(folder.to_path_buf());
+    if is_first {
+        clear_away(folder);
+    }
+}
+
+/// Removes the temporary files and folders of processes that were killed: nobody holds their locks.
 fn clear_away(folder: &Path) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let (name, path) = (entry.file_name(), entry.path());
-        let name = name.to_string_lossy();
-        if name.starts_with(INSIDE[0])
-            && name.ends_with(INSIDE[1])
-            && let Ok(lock) = File::open(path.join(LOCK))
-            && lock.try_lock().is_ok()
+        let Some(name) = name.to_str().and_then(|name| name.strip_suffix(PARTIAL)) else {
+            continue;
+        };
+        let lock = match entry.file_type() {
+            Ok(kind) if kind.is_file() && is_of_file(name) => path.clone(),
+            Ok(kind) if kind.is_dir() && name.starts_with(INSIDE) => path.join(LOCK),
+            _ => continue,
+        };
+        if let Ok(file) = File::open(&lock)
+            && file.try_lock().is_ok()
         {
             // What cannot be removed is only in the way.
-            let _ = std::fs::remove_dir_all(path);
+            let _ = match lock == path {
+                true => std::fs::remove_file(path),
+                false => std::fs::remove_dir_all(path),
+            };
         }
     }
+}
+
+/// Whether a name, without its end, is that of a temporary file: the name that the file was to have, and chance.
+fn is_of_file(name: &str) -> bool {
+    let parts = name.strip_prefix('.').and_then(|name| name.rsplit_once('.'));
+    parts.is_some_and(|(name, chance)| {
+        !name.is_empty()
+            && chance.len() == CHANCE
+            && chance.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    })
 }
 
 /// The files in a folder. Names that are no text are none of ours.
@@ -560,6 +603,27 @@ mod tests {
         let mut names = names(folder.path()).unwrap();
         names.sort();
         assert_eq!(names, ["a1"]);
+    }
+
+    #[test]
+    fn what_a_killed_process_has_begun_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let others = [".mine.partial", ".a.b.partial", ".a.x1Y2z3.part", "a.x1Y2z3.partial"];
+        for name in others.iter().chain(&[".a.x1Y2z3.partial", ".b.c.x1Y2z3.partial"]) {
+            std::fs::write(at(name), b"half").unwrap();
+        }
+        let mut file = AtomicFile::create(at("b.c")).unwrap();
+        let there = || std::fs::read_dir(&folder).unwrap().count();
+        assert_eq!(there(), others.len() + 1);
+        // What is in use stays, whoever looks.
+        clear_away(folder.path());
+        assert_eq!(there(), others.len() + 1);
+        file.write_all(b"whole").unwrap();
+        file.commit().unwrap();
+        clear_away(folder.path());
+        assert!(others.iter().all(|name| at(name).exists()) && there() == others.len() + 1);
+        assert_eq!(&map(at("b.c")).unwrap()[..], b"whole");
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Files by patterns, as programs take lists of them: `a.txt,parts/wiki_*`.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use frazil_tensor::{file, words};
 
 use crate::{Error, Result};
 
 /// The files that patterns name: `*`, `?` and `[…]` stand for what they do in a shell. Each pattern
-/// gives its files sorted; one that gives none is an error, as is a file that is not there.
+/// gives its files sorted; one that gives none is an error, as is a file that is not there. As there, hidden
+/// files are only named by what begins with a dot: a program that was killed may have left some.
 pub fn files(patterns: &[String]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for pattern in patterns {
@@ -35,7 +36,7 @@ pub fn files(patterns: &[String]) -> Result<Vec<PathBuf>> {
                 path: error.path().to_path_buf(),
                 source: error.into(),
             })?;
-            if found.is_file() {
+            if found.is_file() && hidden(&found) == hidden(path) {
                 files.push(found);
             }
         }
@@ -47,6 +48,13 @@ pub fn files(patterns: &[String]) -> Result<Vec<PathBuf>> {
         }
     }
     Ok(files)
+}
+
+/// How many names in a path begin with a dot. Those of a pattern match as many; if there are more, `*` and its
+/// like have matched the others. (`glob`'s own option for this refuses `.a*`, and panics at names that are no text.)
+fn hidden(path: &Path) -> usize {
+    let is_hidden = |part: &Component| matches!(part, Component::Normal(name) if name.as_encoded_bytes().starts_with(b"."));
+    path.components().filter(is_hidden).count()
 }
 
 fn not_found(path: &Path) -> Error {
@@ -115,7 +123,7 @@ mod tests {
     fn patterns_name_files_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        for name in ["b1", "a2", "a1", "a[1]"] {
+        for name in ["b1", "a2", "a1", "a[1]", ".a2.x1Y2z3.partial"] {
             std::fs::write(at(name), "").unwrap();
         }
         std::fs::create_dir(at("a3")).unwrap();
@@ -129,6 +137,16 @@ mod tests {
         assert_eq!(named("b?,a[12]").unwrap(), ["b1", "a1", "a2"]);
         assert_eq!(named("a[1]").unwrap(), ["a[1]"], "a file of that very name goes first");
         assert_eq!(named("a*").unwrap(), ["a1", "a2", "a[1]"], "folders are no files");
+        assert_eq!(named("*").unwrap(), ["a1", "a2", "a[1]", "b1"], "hidden files are not meant");
+        for hidden in ["?a2*", "[.]a2*"] {
+            assert!(named(hidden).unwrap_err().to_string().starts_with("no file is called"));
+        }
+        std::fs::create_dir(at(".d")).unwrap();
+        std::fs::write(at(".d/a4"), "").unwrap();
+        assert!(named("*/a4").is_err() && named("?d/a4").is_err());
+        assert_eq!(named(".d/a*").unwrap(), ["a4"]);
+        assert_eq!(named(".*/*4").unwrap(), ["a4"]);
+        assert_eq!(named(".a*").unwrap(), [".a2.x1Y2z3.partial"]);
         assert_eq!(files_of_list(",").unwrap_err().to_string(), "no file to read is named");
         let one = format!("{},", at("a1").display());
         assert_eq!(files_of_list(&one).unwrap(), [at("a1")], "a comma too many");
