@@ -342,6 +342,30 @@ pub enum Error {
         /// Bytes of a pack.
         of_pack: u64,
     },
+    /// Neither records nor binaries.
+    #[error("these are neither TFRecords ({record}) nor binaries ({binary})")]
+    NoSamples {
+        /// What is wrong with the first record.
+        record: Box<frazil_tf::Error>,
+        /// Why they are no binaries.
+        binary: Box<Error>,
+    },
+    /// More than any sample has.
+    #[error("{found} {what} are too many: there can be {most}")]
+    Size {
+        /// Of what.
+        what: &'static str,
+        /// How many are asked for.
+        found: usize,
+        /// How many there can be.
+        most: usize,
+    },
+    /// A folder of packs of which only some have been replaced.
+    #[error("`{}` is incomplete: its packs were being replaced", folder.display())]
+    HalfReplaced {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// Files of which some hold packs and some sequences, or which hold different kinds of samples.
     #[error("`{}` holds {found}, but the files before it hold {expected}", path.display())]
     OtherSamples {
@@ -550,10 +574,26 @@ impl Error {
         Some(match self {
             Self::InFile { source, .. } | Self::InRecord { source, .. } => return source.hint(),
             Self::Tensor(error) => return error.hint(),
+            Self::NoSamples { binary, .. } => {
+                format!(
+                    "TFRecords that are damaged cannot be read: copy it or make it again; if it is a binary: {}",
+                    binary.hint()?
+                )
+            }
+            Self::Size { what: "masked pieces of a sequence", most, .. } => {
+                format!("give `--max-predictions` at most {most}")
+            }
+            Self::Size { what: "sequences of a pack", most, .. } => {
+                format!("give `--depth` at most {most}")
+            }
+            Self::Size { most, .. } => format!("give `--max-seq-length` at most {most}"),
+            Self::HalfReplaced { .. } => "pack again into this folder: that completes it".into(),
             Self::BinarySize { .. } => {
                 "such a file does not say how large its samples are, so give the sizes that it was \
                  written with; `--max-seq-length` is the tokens of a sample; `--max-predictions` the \
-                 masked pieces of a sequence; `--depth` the sequences of a pack"
+                 masked pieces of a sequence; `--depth` the sequences of a pack; packs of another size are \
+                 made in two steps: `frazil pack FILES -o FILE` with the sizes that they have, then \
+                 `frazil pack` of the records"
                     .into()
             }
             Self::Graph(error) => return error.hint(),
@@ -599,7 +639,7 @@ impl Error {
             Self::MaskedPieces { found, .. } => {
                 format!("no masked piece is left out; give `--max-predictions` at least {found}")
             }
-            Self::PackLength { .. } => "`--algorithm lpfhp` packs any length".into(),
+            Self::PackLength { .. } => format!("`--algorithm lpfhp` packs up to {}", crate::packing::LONGEST),
             Self::FewDuplicates { .. } => {
                 "`--duplication-factor` is how often each file holds the same text, masked anew; give 1 \
                  if every sample is there once"

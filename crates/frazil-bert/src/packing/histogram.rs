@@ -4,11 +4,10 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::LONGEST;
 use crate::rows::RowProblem;
 use crate::{Error, Result};
 
-/// Longer packs are none: positions of a BERT are few.
-const LONGEST: usize = u16::MAX as usize;
 /// Least squares count in `f64`, which is exact up to here; and no sum on the way comes near 64 bits.
 const MOST_TOKENS: u64 = 1 << f64::MANTISSA_DIGITS;
 
@@ -29,7 +28,7 @@ impl Histogram {
         match max_length {
             0 => Err(Error::FeatureLength { name, found: 0, least: 1, why: "" }),
             1..=LONGEST => Ok(Self { counts: vec![0; max_length], tokens: 0 }),
-            found => Err(Error::PackLength { found, most: LONGEST }),
+            found => Err(Error::Size { what: "tokens of a pack", found, most: LONGEST }),
         }
     }
 

@@ -27,8 +27,19 @@ pub use nnlshp::Rounding;
 
 use crate::{Error, Result};
 
+/// Tokens of a sequence or a pack at most, and so masked pieces of one, and sequences of a pack: positions of a
+/// BERT are few.
+pub(crate) const LONGEST: usize = u16::MAX as usize;
 /// Least squares are solved for packs of that many tokens: the square of it is in memory.
 const LONGEST_SOLVED: usize = 2048;
+
+/// Refuses a size beyond [`LONGEST`], before anything is computed of it.
+pub(crate) fn at_most(what: &'static str, found: usize) -> Result<()> {
+    match found <= LONGEST {
+        true => Ok(()),
+        false => Err(Error::Size { what, found, most: LONGEST }),
+    }
+}
 
 /// A way to pack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -154,6 +165,9 @@ pub struct Packing {
     /// The packs; the fullest first, then the deepest, then by their lengths. No two have the same
     /// lengths.
     pub groups: Vec<Group>,
+    /// Whose packs they are: not what was asked for where another way needs fewer. None where packs were
+    /// given one by one.
+    pub found_by: Option<Algorithm>,
 }
 
 impl Packing {
@@ -164,20 +178,21 @@ impl Packing {
             return Err(Error::PackLength { found, most: LONGEST_SOLVED });
         }
         let depth = options.depth.limit(found);
-        let groups = match options.algorithm {
+        let mut found_by = options.algorithm;
+        let mut groups = match found_by {
             Algorithm::Spfhp => greedy::spfhp(histogram, depth),
             Algorithm::Lpfhp => greedy::lpfhp(histogram, depth),
-            Algorithm::Nnlshp => {
-                // Where few strategies fill packs, what is left over may be more than a greedy way leaves.
-                let (solved, greedy) = (
-                    nnlshp::nnlshp(histogram, depth, options.rounding),
-                    greedy::lpfhp(histogram, depth),
-                );
-                let packs = |groups: &[Group]| groups.iter().map(|group| group.count).sum::<u64>();
-                if packs(&greedy) < packs(&solved) { greedy } else { solved }
-            }
+            Algorithm::Nnlshp => nnlshp::nnlshp(histogram, depth, options.rounding),
         };
-        Ok(Self::of_groups(found, groups))
+        if found_by == Algorithm::Nnlshp {
+            // Where few strategies fill packs, what is left over may be more than a greedy way leaves.
+            let greedy = greedy::lpfhp(histogram, depth);
+            let packs = |groups: &[Group]| groups.iter().map(|group| group.count).sum::<u64>();
+            if packs(&greedy) < packs(&groups) {
+                (found_by, groups) = (Algorithm::Lpfhp, greedy);
+            }
+        }
+        Ok(Self { found_by: Some(found_by), ..Self::of_groups(found, groups) })
     }
 
     /// Of packs of these lengths, one by one.
@@ -203,7 +218,7 @@ impl Packing {
             }
             same
         });
-        Self { max_length, groups }
+        Self { max_length, groups, found_by: None }
     }
 
     /// The number of packs.

@@ -333,7 +333,7 @@ impl<'a> Builder<'a> {
         let lines = std::mem::take(&mut self.lines);
         let mut breaks = std::mem::take(&mut self.breaks).into_iter().peekable();
         self.size = 0;
-        let encodings = self.tokenizer.encode_batch(&lines, self.options.threads);
+        let encodings = self.tokenizer.encode_batch(&lines, super::few(self.options.threads));
         for (index, encoding) in encodings.into_iter().enumerate() {
             if breaks.next_if_eq(&index).is_some() {
                 self.put_away()?;

@@ -21,6 +21,7 @@ use serde::Serialize;
 pub use corpus::{Corpus, CorpusReport, Document, FileReport, Format, ReadOptions};
 
 use crate::features::{Features, Frame, Masked, PretrainingFeatures, narrow};
+use crate::packing::at_most;
 use crate::python::random::{Random, mix};
 use crate::spool::{Spool, Words};
 use crate::tokenizer::{Tokenizer, Vocabulary};
@@ -41,7 +42,7 @@ pub enum Order {
     #[default]
     Original,
     /// A generator for each document and duplicate, on so many threads (0: as many as there are
-    /// CPUs). The instances do not depend on their number.
+    /// CPUs), or a few for each CPU if that is less. The instances do not depend on their number.
     Parallel {
         /// How many threads.
         threads: usize,
@@ -98,6 +99,12 @@ impl Options {
         let why = ": `[CLS]`, a piece, `[SEP]`, a piece, `[SEP]`";
         least("max_seq_length", self.max_seq_length, SHORTEST, why)?;
         least("dupe_factor", self.dupe_factor, 1, "")?;
+        for (what, found) in [
+            ("tokens of a sequence", self.max_seq_length),
+            ("masked pieces of a sequence", self.max_predictions_per_seq),
+        ] {
+            at_most(what, found)?;
+        }
         let probabilities =
             [("masked_lm_prob", self.masked_lm_prob), ("short_seq_prob", self.short_seq_prob)];
         for (name, found) in probabilities {
@@ -303,7 +310,7 @@ impl Maker<'_> {
         made: &mut Made,
         mut progress: impl FnMut(u64, u64),
     ) -> Result<()> {
-        let total = (self.options.dupe_factor * self.documents.len()) as u64;
+        let total = self.options.dupe_factor.saturating_mul(self.documents.len()) as u64;
         let mut words = Vec::new();
         for done in 0..total {
             let index = (done % self.documents.len() as u64) as usize;
@@ -321,11 +328,11 @@ impl Maker<'_> {
         made: &mut Made,
         mut progress: impl FnMut(u64, u64),
     ) -> Result<()> {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(few(threads)).build();
         let pool = pool.map_err(|error| Error::Threads { reason: error.to_string() })?;
-        let total = self.options.dupe_factor * self.documents.len();
+        let total = self.options.dupe_factor.saturating_mul(self.documents.len());
         for begin in (0..total).step_by(SHARED) {
-            let end = total.min(begin + SHARED);
+            let end = total.min(begin.saturating_add(SHARED));
             let of = |job: usize| {
                 file::go_on()?;
                 let seed = seed_of(self.options.random_seed, job as u64);
@@ -341,6 +348,13 @@ impl Maker<'_> {
         }
         Ok(())
     }
+}
+
+/// As many threads as are asked for, but not more than are of use: very many would take minutes to start, and
+/// hear of no interruption meanwhile.
+fn few(threads: usize) -> usize {
+    const OF_A_CPU: usize = 4;
+    threads.min(OF_A_CPU * std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 /// The seed of a job: the whole's, and the job's number, well mixed.

@@ -16,6 +16,7 @@ use super::packed::{
     NSP_POSITIONS, NSP_WEIGHTS, PackProblem, Places,
 };
 use crate::features::{Features, INPUT_IDS, INPUT_MASK, PretrainingFeatures, SEGMENT_IDS};
+use crate::packing::at_most;
 use crate::{Error, Result};
 
 const NEXT_SENTENCE: &str = "next_sentence_labels";
@@ -40,6 +41,13 @@ impl Default for Shape {
 }
 
 impl Shape {
+    /// Refuses sizes that no sample has. Without them, the number of bytes may be none.
+    pub fn check(&self) -> Result<()> {
+        at_most("tokens of a sequence", self.max_length)?;
+        at_most("masked pieces of a sequence", self.max_predictions)?;
+        at_most("sequences of a pack", self.sequences)
+    }
+
     /// Arrays of a sequence alone, and their sizes.
     fn of_one(&self) -> [(&'static str, usize); 7] {
         let (tokens, masked) = (self.max_length, self.max_predictions);
@@ -73,7 +81,7 @@ impl Shape {
 
     /// Bytes of a sequence alone.
     pub fn bytes_of_one(&self) -> usize {
-        self.of_one().iter().map(|(_, size)| size * BYTES).sum()
+        bytes_of(&self.of_one())
     }
 
     /// Where in the bytes of a sequence alone its mask is.
@@ -84,7 +92,7 @@ impl Shape {
 
     /// Bytes of a pack.
     pub fn bytes_of_pack(&self) -> usize {
-        self.of_pack().iter().map(|(_, size)| size * BYTES).sum()
+        bytes_of(&self.of_pack())
     }
 
     /// What fits into a pack. Each sequence may have rounded its masked pieces up, so there is a
@@ -92,10 +100,16 @@ impl Shape {
     pub fn places(&self) -> Places {
         Places {
             tokens: self.max_length,
-            masked: self.max_predictions + self.sequences,
+            masked: self.max_predictions.saturating_add(self.sequences),
             sequences: self.sequences,
         }
     }
+}
+
+/// As many as can be counted, if there were more: no file has them.
+fn bytes_of(arrays: &[(&'static str, usize)]) -> usize {
+    let words = arrays.iter().fold(0_usize, |words, (_, size)| words.saturating_add(*size));
+    words.saturating_mul(BYTES)
 }
 
 /// Adds a sequence alone.
@@ -142,7 +156,7 @@ pub fn write_popart(samples: &[Sample], shape: Shape, bytes: &mut Vec<u8>) -> Re
     let samples: Vec<&PretrainingFeatures> =
         samples.iter().map(pretraining).collect::<Result<_>>()?;
     let (tokens, sequences) = (shape.max_length, shape.sequences);
-    let masked = (shape.max_predictions + sequences).saturating_sub(1);
+    let masked = shape.places().masked.saturating_sub(1);
     let of_masked: usize = samples.iter().map(|sample| sample.masked.len()).sum();
     for (what, found, places) in [
         ("tokens", samples.iter().map(|sample| sample.features.len()).sum(), tokens),
@@ -258,6 +272,23 @@ mod tests {
     fn sizes_are_mlperfs() {
         let mlperf = Shape::default();
         assert_eq!((mlperf.bytes_of_one(), mlperf.bytes_of_pack()), (7060, 9176));
+    }
+
+    #[test]
+    fn sizes_end_where_no_sample_goes() {
+        const MOST: usize = u16::MAX as usize;
+        Shape { max_length: MOST, max_predictions: MOST, sequences: MOST }.check().unwrap();
+        for size in [MOST + 1, 1 << 60, 1 << 62, usize::MAX] {
+            for (shape, what) in [
+                (Shape { max_length: size, ..SHAPE }, "tokens of a sequence"),
+                (Shape { max_predictions: size, ..SHAPE }, "masked pieces of a sequence"),
+                (Shape { sequences: size, ..SHAPE }, "sequences of a pack"),
+            ] {
+                let error = shape.check().unwrap_err().to_string();
+                assert_eq!(error, format!("{size} {what} are too many: there can be 65535"));
+                assert!(shape.bytes_of_pack() > MOST && shape.places().masked >= 8);
+            }
+        }
     }
 
     #[test]

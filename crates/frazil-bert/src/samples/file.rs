@@ -21,6 +21,12 @@ use super::{Kind, Sample, packed};
 use crate::python::random::mix;
 use crate::{Error, Result};
 
+/// How files of MLPerf's packs are named: this, lengths, `_part_` and a number.
+pub const STRATEGY: &str = "strategy_";
+/// A file that is in a folder while the files of an earlier packing are replaced. If it is left, that went wrong
+/// half-way. Who reads `strategy*` meets it, and a folder that has it is read by nobody.
+pub const UNFINISHED: &str = "strategy_unfinished";
+
 /// What a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -72,6 +78,7 @@ impl SampleFile {
     /// Opens a file. `shape` says how large the samples of a binary are.
     pub fn open(path: impl AsRef<Path>, shape: Shape) -> Result<Self> {
         let path = path.as_ref();
+        refuse_half_replaced(path)?;
         let data = frazil_tensor::file::map(path)?;
         Self::of_bytes(data, path, shape).map_err(|error| error.in_file(path))
     }
@@ -81,7 +88,8 @@ impl SampleFile {
         if data.is_empty() {
             return Err(Error::EmptyFile { expected: "samples" });
         }
-        let is_record = Records::new(data.clone()).next_span().is_some_and(|span| span.is_ok());
+        shape.check()?;
+        let first = Records::new(data.clone()).next_span().transpose();
         let mut file = Self {
             path: path.to_path_buf(),
             data,
@@ -92,13 +100,18 @@ impl SampleFile {
             padded: 0,
             is_padding_only: true,
         };
-        if is_record {
-            file.index()?;
-        } else if Compression::detect(&file.data) != Compression::None {
-            file.data = unpack(&file.data)?;
-            file.index()?;
-        } else {
-            file.kind = file.kind_of_binary()?;
+        match first {
+            Ok(_) => file.index()?,
+            Err(_) if Compression::detect(&file.data) != Compression::None => {
+                file.data = unpack(&file.data)?;
+                file.index()?;
+            }
+            Err(record) => {
+                file.kind = file.kind_of_binary().map_err(|binary| Error::NoSamples {
+                    record: Box::new(record),
+                    binary: Box::new(binary),
+                })?;
+            }
         }
         for index in 0..file.len() {
             if let Some(sample) = file.samples(index)?.first() {
@@ -277,6 +290,16 @@ impl SampleFile {
     }
 }
 
+/// A packing that was not replaced completely has files of two, or none of some: whichever of them is read.
+fn refuse_half_replaced(path: &Path) -> Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if !name.starts_with(STRATEGY) || !path.with_file_name(UNFINISHED).exists() {
+        return Ok(());
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    Err(Error::HalfReplaced { folder: folder.unwrap_or(Path::new(".")).to_path_buf() })
+}
+
 /// Opens files, those without any record left out. If all are such, that is an error.
 pub fn open_all(paths: &[impl AsRef<Path>], shape: Shape) -> Result<Vec<SampleFile>> {
     let (mut files, mut without) = (Vec::new(), None);
@@ -412,9 +435,41 @@ mod tests {
         std::fs::write(&path, vec![0; SHAPE.bytes_of_one() + 4]).unwrap();
         let said = causes(&SampleFile::open(&path, SHAPE).unwrap_err()).join(": ");
         assert!(said.contains("no whole samples"), "{said}");
+        // Of what begins wrongly, nobody knows what it was to be.
+        bytes[3] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        let error = SampleFile::open(&path, SHAPE).unwrap_err();
+        let said = causes(&error).join(": ");
+        let record = "neither TFRecords (the checksum of the length of record 0 at byte 0 is wrong";
+        assert!(said.contains(record) && said.contains("nor binaries"), "{said}");
+        assert!(said.contains(&format!("{} bytes are no whole samples", bytes.len())), "{said}");
+        assert!(error.hint().unwrap().contains("copy it or make it again"));
         std::fs::write(&path, b"").unwrap();
         let said = causes(&SampleFile::open(&path, SHAPE).unwrap_err()).join(": ");
         assert!(said.contains("the file is empty"), "{said}");
+    }
+
+    #[test]
+    fn a_packing_that_was_half_replaced_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["strategy_9_11_12_part_0", "other"] {
+            let mut writer = SampleWriter::create(at(name), Format::PackedBinary(SHAPE)).unwrap();
+            writer.add(&packs()[0]).unwrap();
+            writer.finish().unwrap();
+        }
+        // Full or, after a power cut, empty.
+        for mark in ["half", ""] {
+            std::fs::write(at(UNFINISHED), mark).unwrap();
+            for name in [UNFINISHED, "strategy_9_11_12_part_0"] {
+                let error = open_all(&[at(name)], SHAPE).unwrap_err();
+                let said = format!("`{}` is incomplete", folder.path().display());
+                assert!(error.to_string().starts_with(&said), "{error}");
+            }
+            assert!(SampleFile::open(at("other"), SHAPE).is_ok());
+        }
+        std::fs::remove_file(at(UNFINISHED)).unwrap();
+        assert!(SampleFile::open(at("strategy_9_11_12_part_0"), SHAPE).is_ok());
     }
 
     fn causes(error: &Error) -> Vec<String> {

@@ -26,7 +26,7 @@ use serde::Serialize;
 pub use batch::{MaskedRows, PackedBatch};
 pub use binary::Shape;
 pub use check::{Check, Checker};
-pub use file::{FileKind, SampleFile, open_all};
+pub use file::{FileKind, STRATEGY, SampleFile, UNFINISHED, open_all};
 pub use limits::Limits;
 pub use reader::{Position, Reader, ReaderOptions};
 pub use store::SampleStore;

@@ -57,6 +57,10 @@ impl SampleWriter {
     /// Begins a file.
     pub fn create(path: impl AsRef<Path>, format: Format) -> Result<Self> {
         let path = path.as_ref().to_path_buf();
+        if let Format::Binary(shape) | Format::PackedBinary(shape) | Format::Popart(shape) = format
+        {
+            shape.check()?;
+        }
         let sink = match format {
             Format::Records | Format::PackedRecords(_) => {
                 Sink::Records(Box::new(RecordWriter::create(&path, Compression::None)?))

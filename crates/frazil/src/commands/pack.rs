@@ -131,12 +131,13 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<Outcome> {
 
 fn options(args: Args) -> Result<Options> {
     let shape = Shape::default();
+    let max_length = args.max_seq_length.unwrap_or(shape.max_length);
     let shape = Shape {
-        max_length: args.max_seq_length.unwrap_or(shape.max_length),
+        max_length,
         max_predictions: args.max_predictions.unwrap_or(shape.max_predictions),
         sequences: match args.depth {
-            Depth::AtMost(depth) => depth,
             Depth::Max => shape.sequences,
+            depth => depth.limit(max_length),
         },
     };
     let source = match args.vocab {
@@ -189,17 +190,19 @@ pub fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
         thousands(stats.sequences),
         format_args!("{:.2}", stats.mean_length),
         stats.max_length,
-        report.algorithm,
+        report.found_by,
         report.depth
     )?;
     let mut table = Table::new(&["", ">rows", ">tokens of a row", ">padding", ">speed-up"]);
     let mut row = |name: &str, rows: u64, efficiency: f64, speed_up: f64| {
+        // Of no rows, there is nothing to say.
+        let of_rows = |said: String| if rows > 0 { said } else { "-".into() };
         table.row([
             name.into(),
             thousands(rows),
-            format!("{:.2}", efficiency * stats.max_length as f64),
-            format!("{:.4}%", (1.0 - efficiency) * 100.0),
-            format!("{speed_up:.5}"),
+            of_rows(format!("{:.2}", efficiency * stats.max_length as f64)),
+            of_rows(format!("{:.4}%", (1.0 - efficiency) * 100.0)),
+            of_rows(format!("{speed_up:.5}")),
         ]);
     };
     row("a sequence in each", stats.sequences, stats.unpacked_efficiency, 1.0);

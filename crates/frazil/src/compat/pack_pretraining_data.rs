@@ -3,13 +3,14 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::num::ParseIntError;
 use std::path::{Path, PathBuf};
 
 use frazil::Error;
 use frazil::bert::packing::{Algorithm, Depth, Options as Way, Rounding};
 use frazil::bert::python::random::Random;
 use frazil::bert::samples::writer::{Format as FileFormat, SampleWriter};
-use frazil::bert::samples::{SampleFile, Shape, open_all};
+use frazil::bert::samples::{FileKind, SampleFile, Shape, open_all};
 use frazil::ops::pack::{self, Event, Format, Options, Source};
 use frazil::source::{files, keep_apart};
 use frazil::tensor::words::plural;
@@ -74,7 +75,15 @@ pub fn to_binary(args: ToBinaryArgs, _: &mut dyn Write) -> anyhow::Result<Outcom
     let output = |input: &PathBuf| args.output_path.join(input.file_name().unwrap_or_default());
     keep_apart(&inputs, &inputs.iter().map(output).collect::<Vec<_>>())?;
     // An empty file becomes an empty one; but one of them has to have something.
-    open_all(&inputs, shape)?;
+    let is_binary =
+        |file: &&SampleFile| matches!(file.kind(), FileKind::Binary | FileKind::PackedBinary);
+    if let Some(file) = open_all(&inputs, shape)?.iter().find(is_binary) {
+        return Err(Error::Usage {
+            what: format!("`{}` holds {}, and no TFRecords", file.path().display(), file.kind()),
+            hint: "`frazil pack_pretraining_data` packs binaries as they are".into(),
+        }
+        .into());
+    }
     create(&args.output_path)?;
     let progress = Progress::new("converting", "files", args.quiet);
     let mut count = 0;
@@ -119,7 +128,8 @@ pub struct PackArgs {
     #[arg(long, value_name = "FOLDER")]
     output_dir: PathBuf,
     /// The seed of every shuffle
-    #[arg(long, value_name = "SEED", default_value = "12345")]
+    #[arg(long, value_name = "SEED", default_value = "12345", value_parser = seed)]
+    #[arg(allow_negative_numbers = true)]
     random_seed: u64,
     /// At most so many of the files, chosen by the seed
     #[arg(long, value_name = "N", default_value = "100")]
@@ -144,6 +154,11 @@ pub struct PackArgs {
     quiet: bool,
 }
 
+/// As Python's generators take it: without its sign.
+fn seed(text: &str) -> Result<u64, ParseIntError> {
+    text.strip_prefix('-').unwrap_or(text).parse()
+}
+
 /// Runs `pack_pretraining_data`.
 pub fn pack(args: PackArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     for (flag, given) in [
@@ -163,19 +178,16 @@ pub fn pack(args: PackArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         inputs.sort();
         say!("note: {some} of {all} files are packed; `--max-files` takes more");
     }
+    let depth = Depth::AtMost(args.max_sequences_per_pack);
     let options = Options {
         source: Source::Files(inputs),
-        way: Way {
-            algorithm: Algorithm::Nnlshp,
-            depth: Depth::AtMost(args.max_sequences_per_pack),
-            rounding: Rounding::Mlperf,
-        },
+        way: Way { algorithm: Algorithm::Nnlshp, depth, rounding: Rounding::Mlperf },
         max_length: Some(args.max_sequence_length),
         max_predictions: Some(args.max_predictions_per_sequence),
         shape: Shape {
             max_length: args.max_sequence_length,
             max_predictions: args.max_predictions_per_sequence,
-            sequences: args.max_sequences_per_pack,
+            sequences: depth.limit(args.max_sequence_length),
         },
         output: Some(args.output_dir),
         format: Format::Mlperf,

@@ -69,14 +69,24 @@ pub(super) struct Input {
 impl Input {
     pub(super) fn read(options: &Options, on: &mut dyn FnMut(Event)) -> Result<Self> {
         match &options.source {
-            Source::Files(files) => match &files[..] {
-                [] => Err(Error::Usage {
-                    what: "nothing to pack was given".into(),
-                    hint: "give files of samples, or a histogram".into(),
-                }),
-                [file] if is_histogram(file) => Self::of_histogram(file, options),
-                files => Self::of_files(files, options, on),
-            },
+            Source::Files(files) => {
+                match (&files[..], files.iter().find(|file| is_histogram(file))) {
+                    ([], _) => Err(Error::Usage {
+                        what: "nothing to pack was given".into(),
+                        hint: "give files of samples, or a histogram".into(),
+                    }),
+                    ([file], Some(_)) => Self::of_histogram(file, options),
+                    (files, Some(file)) => Err(Error::Usage {
+                        what: format!(
+                            "`{}` is a histogram, and is one of {} files to pack",
+                            file.display(),
+                            files.len()
+                        ),
+                        hint: "one histogram at a time is read, with nothing beside it".into(),
+                    }),
+                    (files, None) => Self::of_files(files, options, on),
+                }
+            }
             Source::Text(text) => Self::of_text(text, options, on),
         }
     }

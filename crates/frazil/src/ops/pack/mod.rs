@@ -88,6 +88,12 @@ pub fn run(options: &Options, mut on: impl FnMut(Event)) -> Result<Report> {
     let begun = Instant::now();
     let packing = Packing::find(&input.histogram, &options.way)?;
     let seconds = begun.elapsed().as_secs_f64();
+    let asked = options.way.algorithm;
+    if let Some(found_by) = packing.found_by.filter(|found_by| *found_by != asked) {
+        on(Event::Note(format!(
+            "{found_by} needs fewer packs than {asked} here, so its are taken"
+        )));
+    }
     let plan = match (&options.output, &input.samples) {
         (None, _) => None,
         (Some(output), Some(_)) => {

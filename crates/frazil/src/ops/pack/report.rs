@@ -20,8 +20,10 @@ pub struct Report {
     pub inputs: Vec<InputFile>,
     /// What is to be learnt from it; none of a histogram.
     pub kind: Option<Kind>,
-    /// How it was packed.
+    /// How it was to be packed.
     pub algorithm: &'static str,
+    /// How it was packed: another way where that needs fewer packs.
+    pub found_by: &'static str,
     /// Sequences that a pack may have, or `max`.
     pub depth: String,
     /// What came of it.
@@ -82,6 +84,7 @@ impl Report {
             inputs: input.files.clone(),
             kind: input.kind,
             algorithm: options.way.algorithm.name(),
+            found_by: packing.found_by.unwrap_or(options.way.algorithm).name(),
             depth: options.way.depth.to_string(),
             stats: packing.stats(),
             seconds,
@@ -109,7 +112,7 @@ impl Report {
         let (stats, most) = (&self.stats, self.stats.max_length as f64);
         let percent = |efficiency: f64| (1.0 - efficiency) * 100.0;
         let before = format!("{} sequences", stats.sequences);
-        let after = format!("{} packs ({}, depth {})", stats.packs, self.algorithm, self.depth);
+        let after = format!("{} packs ({}, depth {})", stats.packs, self.found_by, self.depth);
         let about = format!(
             "Padding is {:.2}% with a sequence in each row, and {:.2}% with packs.",
             percent(stats.unpacked_efficiency),

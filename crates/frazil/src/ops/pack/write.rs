@@ -8,7 +8,7 @@ use frazil_bert::python::random::Random;
 use frazil_bert::samples::packed::Places;
 use frazil_bert::samples::store::Samples;
 use frazil_bert::samples::writer::{self, SampleWriter};
-use frazil_bert::samples::{Kind, Sample, Shape};
+use frazil_bert::samples::{Kind, STRATEGY, Sample, Shape, UNFINISHED};
 use frazil_tensor::file::Replacement;
 use serde::Serialize;
 
@@ -21,9 +21,6 @@ use crate::{Error, Result};
 
 /// Packs of one of MLPerf's files at most.
 const PART: usize = 50_000;
-/// A file that is in a folder while the files of an earlier packing are replaced. Who reads
-/// `strategy*` just then meets it, and it is no packs.
-const UNFINISHED: &str = "strategy_unfinished";
 
 /// What packs are written as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -119,7 +116,8 @@ impl Plan {
             Format::Mlperf => writer::Format::PackedBinary(shape),
             Format::Popart => writer::Format::Popart(shape),
         };
-        on(Event::Note(sizes(options.format, places, shape)));
+        let has_masked = input.kind == Some(Kind::Pretraining);
+        on(Event::Note(sizes(options.format, places, shape, has_masked)));
         let files = match is_binary {
             true => by_strategy(output, &packs, samples.lengths()),
             false => {
@@ -136,8 +134,10 @@ impl Plan {
     pub(super) fn divided(&self, samples: &Samples, found: &Packing) -> Option<Packing> {
         let lengths =
             |pack: &Vec<u32>| pack.iter().map(|s| samples.lengths()[*s as usize]).collect();
-        (self.split > 0)
-            .then(|| Packing::of_packs(found.max_length, self.packs.iter().map(lengths)))
+        (self.split > 0).then(|| Packing {
+            found_by: found.found_by,
+            ..Packing::of_packs(found.max_length, self.packs.iter().map(lengths))
+        })
     }
 
     /// The number of packs.
@@ -248,7 +248,7 @@ pub(super) fn check(options: &Options) -> Result<()> {
 /// Whether a file is one of MLPerf's by its name.
 fn is_strategy(name: &str) -> bool {
     let numbers = |text: &str| text.split('_').all(|word| word.parse::<u32>().is_ok());
-    let parts = name.strip_prefix("strategy_").and_then(|name| name.split_once("_part_"));
+    let parts = name.strip_prefix(STRATEGY).and_then(|name| name.split_once("_part_"));
     parts.is_some_and(|(lengths, part)| numbers(lengths) && numbers(part))
 }
 
@@ -260,9 +260,12 @@ fn nothing() -> Error {
 }
 
 /// What a reader of the files must know, since binaries do not say it.
-fn sizes(format: Format, places: Places, shape: Shape) -> String {
+fn sizes(format: Format, places: Places, shape: Shape, has_masked: bool) -> String {
     let Places { tokens, masked, sequences } = places;
     match format {
+        Format::Tfrecord if !has_masked => {
+            format!("each record has places for {tokens} tokens and {sequences} sequences")
+        }
         Format::Tfrecord => format!(
             "each record has places for {tokens} tokens, {masked} masked pieces and {sequences} sequences"
         ),
@@ -312,7 +315,7 @@ fn by_strategy(folder: &Path, packs: &[Vec<u32>], lengths: &[u32]) -> Vec<(PathB
     for (strategy, packs) in groups {
         let name = name_of(&strategy, &mut cut);
         let named = |(part, packs): (usize, &[u32])| {
-            (folder.join(format!("strategy_{name}_part_{part}")), packs.to_vec())
+            (folder.join(format!("{STRATEGY}{name}_part_{part}")), packs.to_vec())
         };
         files.extend(packs.chunks(PART).enumerate().map(named));
     }
