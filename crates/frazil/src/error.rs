@@ -145,6 +145,14 @@ pub enum Error {
         /// Those with a softmax between them and the one before.
         attentions: usize,
     },
+    /// The log of a run could not be written where it belongs.
+    #[error("the run is over, and its log is `{}`", kept.display())]
+    LogElsewhere {
+        /// Where it was written instead.
+        kept: PathBuf,
+        /// Why it is not where it belongs.
+        source: Box<frazil_train::Error>,
+    },
     /// Options that do not go together, or a value that means nothing.
     #[error("{what}")]
     Usage {
@@ -198,6 +206,9 @@ impl Error {
                 words::missing(path, false)
             }
             Self::Read { .. } | Self::BadText { .. } => None,
+            Self::LogElsewhere { .. } => {
+                Some("make room, and the same line again puts it where it belongs".into())
+            }
             Self::NotUtf8 { .. } => Some("`iconv -t utf-8` makes it so".into()),
             Self::CutSpec(error) => error.hint(),
             Self::NoLayer { layers, .. } => {

@@ -62,8 +62,7 @@ impl Log {
         value: impl Into<Value>,
         metadata: &[(&str, Value)],
     ) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.add_at(now.as_millis() as u64, Location::caller(), kind, key, value.into(), metadata);
+        self.add_at(SystemTime::now(), kind, key, value, metadata);
     }
 
     /// Adds a moment without metadata.
@@ -72,15 +71,18 @@ impl Log {
         self.add(Kind::Point, key, value, &[]);
     }
 
-    fn add_at(
+    /// Adds a line about what was at that time.
+    #[track_caller]
+    pub fn add_at(
         &mut self,
-        time_ms: u64,
-        place: &Location<'_>,
+        time: SystemTime,
         kind: Kind,
         key: &str,
-        value: Value,
+        value: impl Into<Value>,
         metadata: &[(&str, Value)],
     ) {
+        let time_ms = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+        let place = Location::caller();
         let mut of = Map::new();
         of.insert("file".into(), place.file().into());
         of.insert("lineno".into(), place.line().into());
@@ -91,7 +93,7 @@ impl Log {
             ("time_ms", time_ms.into()),
             ("event_type", kind.name().into()),
             ("key", key.into()),
-            ("value", value),
+            ("value", value.into()),
             ("metadata", of.into()),
         ];
         let line = line.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();

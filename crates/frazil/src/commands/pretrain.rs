@@ -179,7 +179,15 @@ fn read(arguments: &[OsString], submission: bool) -> Result<(Own, Settings), Err
             "again" if submission => own.again = true,
             _ => {
                 match name {
-                    "config" if !submission => own.config = Some(path()?),
+                    "config" if submission => {
+                        return Err(Error::Usage {
+                            what: "`--config`: the configuration is found by its name".into(),
+                            hint: "`--pod`, `--submission-division` and `--configs` say which it is, such \
+                                   as `configs/mk2/pod16-closed.json`"
+                                .into(),
+                        });
+                    }
+                    "config" => own.config = Some(path()?),
                     "pod" if submission => own.pod = number()?,
                     "start-index" if submission => own.start = number()?,
                     "end-index" if submission => own.end = number()?,
@@ -205,6 +213,8 @@ fn read(arguments: &[OsString], submission: bool) -> Result<(Own, Settings), Err
                     .into(),
             });
         }
+        // Else a mistake there is a file that is missing.
+        mlperf::division(&settings)?;
         let division = settings.text("submission_division").unwrap_or_default();
         own.config = Some(own.configs.join(format!("pod{}-{division}.json", own.pod)));
     }
@@ -245,8 +255,9 @@ fn train_by(
     plan.options.train.comm = Arc::clone(comm);
     plan.options.train.stop = cli::stop();
     let mut live = Live::new(own.quiet);
+    let every = every(settings);
     let report = mlperf::run(&plan, &mut |event| {
-        show(&mut live, &event);
+        show(&mut live, &event, every);
         Ok(Go::On)
     })?;
     if !comm.is_first() {
@@ -289,8 +300,19 @@ fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-fn show(live: &mut Live, event: &Event<'_>) {
+/// Steps between two lines.
+fn every(settings: &Settings) -> u64 {
+    settings.count("steps_per_log").unwrap_or(1).max(1)
+}
+
+fn show(live: &mut Live, event: &Event<'_>, every: u64) {
     match event {
+        Event::Pretrain(pretrain::Event::Train(train::Event::Step(step, of, _))) => {
+            let (taken, line) = (step.report.step + 1, live.draw(step, *of));
+            if !live.is_drawn() && taken.is_multiple_of(every) {
+                live.say(&format!("step {taken} of {of}: {line}"));
+            }
+        }
         Event::Note(note) => live.say(&format!("note: {note}")),
         Event::Failed(error) => live.say(&failed(error)),
         Event::Pretrain(pretrain::Event::Train(event)) => live.train(event),
@@ -336,7 +358,7 @@ pub fn submission(args: SubmissionArgs, out: &mut dyn Write) -> Result<Outcome> 
         .into()),
     }
     })?;
-    let every = settings.count("steps_per_log").unwrap_or(1).max(1);
+    let every = every(&settings);
     let stop = cli::stop();
     let options =
         submission::Options { settings, start: own.start, end: own.end, again: own.again, stop };
@@ -353,7 +375,7 @@ pub fn submission(args: SubmissionArgs, out: &mut dyn Write) -> Result<Outcome> 
             live = Live::new(own.quiet);
             live.say(&format!("run {index}"));
         }
-        show(&mut live, &event);
+        show(&mut live, &event, every);
         if let (Some((_, file)), Some(line)) = (&mut log, line(&event, every)) {
             let path = own.logs.join(format!("internal_log_{index}"));
             let failed = |source| frazil::tensor::Error::Io { action: "write", path, source };

@@ -1,5 +1,9 @@
 //! What the keys of MLPerf's configurations do, and when a result is that of a run.
 
+use frazil::ops::{mlperf, pretrain};
+use frazil::train::run::Go;
+use serde_json::json;
+
 use super::*;
 
 const CONFIG: &str = "configs/mk2/pod16-open.json";
@@ -180,6 +184,119 @@ fn a_run_without_its_log_is_no_success() {
         error.contains("the run in `ckpts` is over, and its log `result/bert/result_1.txt`"),
         "{error}"
     );
+}
+
+/// A run that is over has its log, wherever there is room for it.
+#[test]
+fn a_log_without_room_stays_with_its_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    let mut settings = mlperf::Settings::read(&config(folder)).unwrap();
+    let at = |name: &str| folder.join(name).display().to_string();
+    for (key, value) in [
+        ("input_files", json!([at("packed/strategy*")])),
+        ("on_the_spot_validation_files", json!([at("packed/strategy*")])),
+        ("checkpoint_dir", json!(at("ckpts"))),
+        ("results", json!(at("result"))),
+        ("engine_cache", json!("")),
+        ("target_accuracy", json!(0)),
+        ("threads", json!(1)),
+    ] {
+        settings.set(key, value).unwrap();
+    }
+    let (place, kept) = (folder.join("result/bert"), folder.join("ckpts/result_1.txt"));
+    let ended = mlperf::run(&mlperf::plan(&settings).unwrap(), &mut |event| {
+        if let mlperf::Event::Pretrain(pretrain::Event::Evaluated(_)) = event {
+            fs::remove_dir(&place).unwrap();
+            fs::write(&place, "").unwrap();
+        }
+        Ok(Go::On)
+    });
+    let error = ended.unwrap_err().to_string();
+    assert_eq!(error, format!("the run is over, and its log is `{}`", kept.display()));
+    let log = fs::read_to_string(&kept).unwrap();
+    assert_eq!(mllog::check(&log, Division::Open), [""; 0], "{log}");
+    let run = ["pretrain", "--config", CONFIG, "--target-accuracy=0"];
+    let (_, err, code) = said(frazil(folder, &run));
+    assert!(code == Some(2) && kept.is_file(), "{err}");
+    fs::remove_file(&place).unwrap();
+    let (out, err, code) = said(frazil(folder, &run));
+    assert!(code == Some(0) && out.contains("nothing was left to do"), "{out}{err}");
+    let note = "note: `result/bert/result_1.txt` was `ckpts/result_1.txt` until now";
+    assert!(err.contains(note) && !kept.exists(), "{err}");
+    assert_eq!(fs::read_to_string(place.join("result_1.txt")).unwrap(), log);
+}
+
+/// What comes after a run, checkpoints and a page, is not in its time.
+#[test]
+fn a_run_ends_with_its_last_evaluation_or_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    config(folder);
+    let run = ["pretrain", "--config", CONFIG];
+    for (words, last) in [
+        (&["--target-accuracy=0", "--checkpoint-dir=judged"][..], "eval_accuracy"),
+        (&["--max-steps=1", "--checkpoint-dir=early"], "block_stop"),
+    ] {
+        frazil(folder, &[&run[..], words].concat());
+        let log = fs::read_to_string(folder.join("result/bert/result_1.txt")).unwrap();
+        let lines = mllog::parse(&log).unwrap();
+        assert!(lines.is_sorted_by_key(|line| line.time_ms), "{log}");
+        let of = |key: &str| lines.iter().find(|line| line.key == key).unwrap();
+        assert_eq!(of("run_stop").time_ms, of(last).time_ms, "{log}");
+    }
+}
+
+/// What a log has against the rules is said when it is written, and whose time it is.
+#[test]
+fn what_is_no_result_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    config(folder);
+    let run = ["pretrain", "--config", CONFIG, "--target-accuracy=0"];
+    let closed = ["--submission-division=closed", "--checkpoint-dir=closed"];
+    let (_, err, code) = said(frazil(folder, &[&run[..], &closed].concat()));
+    let wrong = "no `eval_accuracy` from 0.72 on and below 1";
+    let note = format!("note: {wrong}: the log is none by MLPerf's rules\n");
+    assert!(code == Some(0) && err.contains(&note), "{err}");
+    let resumed =
+        "note: the run went on after step 1: the time in its log is that of the steps since";
+    let (_, err, _) = said(frazil(folder, &[&run[..], &["--max-steps=1"]].concat()));
+    assert!(!err.contains("note: the run went on"), "{err}");
+    let (_, err, code) = said(frazil(folder, &run));
+    assert!(code == Some(0) && err.contains(resumed), "{err}");
+    assert!(!err.contains("MLPerf's rules"), "{err}");
+}
+
+#[test]
+fn lines_come_every_so_many_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    data(folder);
+    config(folder);
+    let run = ["bert", "--config", CONFIG, "--max-steps=6", "--steps-per-log=3"];
+    let (_, err, _) = said(frazil(folder, &run));
+    let lines: Vec<&str> = err.lines().filter(|line| line.starts_with("step ")).collect();
+    let steps: Vec<&str> =
+        lines.iter().filter_map(|line| line.split_once(" of 6: loss ")).map(|of| of.0).collect();
+    assert_eq!(steps, ["step 3", "step 6"], "{err}");
+    assert!(lines.iter().all(|line| !line.contains("loss") || line.contains(" pieces/s")), "{err}");
+}
+
+/// What is not a configuration's name is no file that is missing.
+#[test]
+fn submissions_are_found_by_pod_and_division() {
+    let folder = tempfile::tempdir().unwrap();
+    for (flag, says, hint) in [
+        ("--submission-division=clsd", "`submission_division` is `clsd`", "`closed` or `open`"),
+        ("--config=x.json", "`--config`: the configuration is found by its name", "`--configs`"),
+    ] {
+        let (_, err, code) = said(frazil(folder.path(), &["create_submission", flag]));
+        assert!(code == Some(2) && err.contains(says) && err.contains(hint), "{err}");
+    }
 }
 
 /// Blocks are closed also where no evaluation does so, and it is said that such a log is none by the rules.

@@ -98,6 +98,8 @@ pub enum Meaning {
     Same,
     /// Something else, in words.
     Mapped(&'static str),
+    /// The same if it is true, and something else if it is false: both in words.
+    Truth(&'static str, &'static str),
     /// Nothing, and why.
     Declined(&'static str),
 }
@@ -141,6 +143,9 @@ const LINEAR: &str = "`lr_bert_schedule` has lines, with its own entries";
 const RANKS: &str = "`mpirun` says how many processes there are";
 const PROFILE: &str = "`frazil bench --profile` shows where time goes";
 const F32: &str = "everything is computed and stored in float32";
+const APART: &str = "query, key and value are one product, and stored apart";
+const APART_ALL_THE_SAME: &str = "query, key and value are stored apart all the same, each with a \
+                                  ratio of LAMB's own; in bert.py they are one tensor then";
 const STDERR: &str = "curves are in report.html and in TensorBoard's events, always";
 
 /// All keys.
@@ -167,8 +172,8 @@ pub const KEYS: &[Key] = &[
     same("batch_size", Count, "1", "packs that are computed at once"),
     same("gradient_accumulation_factor", Count, "", "batches whose gradients are added up"),
     same("replication_factor", Count, "1", "as many times more batches make a step"),
-    same("global_batch_size", Count, "", "sequences of a step, instead of the two above"),
-    same("avg_seq_per_pack", Count, "1", "sequences of a pack, on average: for the count above"),
+    same("global_batch_size", Count, "", "packs of a step, instead of the two above"),
+    same("avg_seq_per_pack", Count, "1", "sequences of a pack, on average: how many a step has"),
     same("max_sequences_per_pack", Count, "1", "sequences of a pack at most"),
     same("gradient_reduction_type", Text, "\"Mean\"", "only Mean; bert.py's own default is Sum"),
     // The optimizer.
@@ -185,7 +190,12 @@ pub const KEYS: &[Key] = &[
     same("momentum", Number, "0.984375", "of SGD: how much of the way before is gone again"),
     same("dampening", Number, "", "of SGD: how much of a gradient is left out; the momentum"),
     same("max_weight_norm", Number, "", "the most that a weight's norm counts for in LAMB"),
-    same("gradient_clipping_norm", Number, "", "gradients are scaled down to this norm"),
+    same(
+        "gradient_clipping_norm",
+        Number,
+        "",
+        "gradients of the mean over a step are scaled down to this norm",
+    ),
     same("loss_averaging_basis", Text, "\"persequence\"", "persequence or pertoken"),
     same("accuracy_averaging_basis", Text, "\"persequence\"", "persequence or pertoken"),
     // Data.
@@ -209,7 +219,12 @@ pub const KEYS: &[Key] = &[
     // The run.
     same("seed", Integer, "1984", "of all chance"),
     same("checkpoint_dir", Text, "\"ckpts\"", "where checkpoints, events and report.html go"),
-    same("steps_per_log", Count, "1", "steps between two lines of a submission's internal log"),
+    same(
+        "steps_per_log",
+        Count,
+        "1",
+        "steps between two lines where stderr is no terminal, and in internal logs",
+    ),
     same("submission_org", Text, "\"frazil\"", "who (frazil only)"),
     same("submission_division", Text, "\"closed\"", "closed or open"),
     same("submission_platform", Text, "\"cpu-frazil\"", "on what"),
@@ -245,7 +260,7 @@ pub const KEYS: &[Key] = &[
     mapped("floating_point_exceptions", Truth, "no run goes on with a loss that is no number"),
     mapped("use_prepacked_pretraining_dataset", Truth, "the files tell whether they hold packs"),
     mapped("no_validation", Truth, "files to evaluate on are used, and without them none are"),
-    mapped("split_qkv", Truth, "query, key and value are one product, and stored apart"),
+    Key { meaning: Meaning::Truth(APART, APART_ALL_THE_SAME), ..mapped("split_qkv", Truth, APART) },
     // What has no meaning here.
     declined("encoder_start_ipu", Count, IPU),
     declined("encoder_start_pipeline_stage", Count, IPU),

@@ -10,7 +10,7 @@ mod settings;
 pub mod submission;
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use frazil_bert::config::{Activation, Formulas};
 use frazil_bert::names::variables::expected;
@@ -18,9 +18,9 @@ use frazil_bert::packing::Depth;
 use frazil_bert::python::random::mix;
 use frazil_bert::samples::{Reader, ReaderOptions, Shape};
 use frazil_bert::{BertConfig, Head};
-use frazil_tensor::file::Scratch;
+use frazil_tensor::file::{self, Scratch};
 use frazil_train::batch::{Basis, Form, Padding};
-use frazil_train::mllog::{Kind as LineKind, Log};
+use frazil_train::mllog::{self, Division, Kind as LineKind, Log};
 use frazil_train::run::Go;
 use serde::Serialize;
 use serde_json::Value;
@@ -49,6 +49,8 @@ pub struct Plan {
     /// What it says before anything happens.
     logged: Vec<(&'static str, Value)>,
     submission: Vec<(&'static str, Value)>,
+    /// Whose rules it is to follow.
+    division: Division,
     /// Tells settings that the log does not have from others.
     digest: String,
     /// The names of all weights.
@@ -159,12 +161,12 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
     let batch = settings.size("batch_size");
     let average = settings.count("avg_seq_per_pack").unwrap_or(1);
     let replicas = settings.count("replication_factor").unwrap_or(1);
-    let together = (batch as u64).saturating_mul(replicas).saturating_mul(average);
-    if together == 0 {
+    let together = (batch as u64).saturating_mul(replicas);
+    if together == 0 || average == 0 {
         return Err(wrong("a batch of no sequences leaves nothing", "give 1 or more"));
     }
     let accumulation = accumulation(settings, together)?;
-    let global_batch = together.saturating_mul(accumulation);
+    let global_batch = together.saturating_mul(accumulation).saturating_mul(average);
     if global_batch > train::MOST {
         let what = format!("a step has more than {} sequences", train::MOST);
         return Err(wrong(what, "give a smaller batch, replication or accumulation"));
@@ -254,12 +256,7 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
     let digest = digest(settings, records.iter().chain(&validation));
     let mut notes = notes(settings);
     notes.extend(optimizer::unused_rate(settings));
-    if head == Head::Mlm {
-        let key = "reduce_nsp_overhead";
-        notes.push(format!(
-            "`{key}`: next sentences are not learnt, and checkpoints have no layer for them"
-        ));
-    }
+    notes.extend(differences(settings, accumulation * replicas, global_batch));
     notes.extend(cut.filter(|_| evaluation.is_some()));
     let train = train::Options {
         formulas,
@@ -303,10 +300,63 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
             ("submission_status", "onprem".into()),
             ("submission_platform", text("submission_platform")),
         ],
+        division: division(settings)?,
         digest,
         weights,
-        is_v1_1: ONLY_V1_1.iter().any(|key| settings.is_given(key)),
+        is_v1_1: is_v1_1(settings),
     })
+}
+
+fn is_v1_1(settings: &Settings) -> bool {
+    ONLY_V1_1.iter().any(|key| settings.is_given(key))
+}
+
+/// The division that a run is for.
+pub fn division(settings: &Settings) -> Result<Division> {
+    match settings.text("submission_division").unwrap_or_default().as_str() {
+        "closed" => Ok(Division::Closed),
+        "open" => Ok(Division::Open),
+        other => {
+            Err(wrong(format!("`submission_division` is `{other}`"), "give `closed` or `open`"))
+        }
+    }
+}
+
+/// What is not as whoever knows bert.py may expect it, by keys that mean the same there, or are missing.
+fn differences(settings: &Settings, batches: u64, global_batch: u64) -> Vec<String> {
+    let mut notes = Vec::new();
+    if settings.is_given("gradient_clipping_norm") {
+        notes.push(
+            "`gradient_clipping_norm`: what is clipped is the gradient of the mean over a step, as in MLPerf's \
+             reference; in bert.py, it is that of a sum over a batch, averaged over the batches of a step"
+                .to_owned(),
+        );
+    }
+    if batches > 1 && !settings.is_given("gradient_reduction_type") {
+        notes.push(
+            "`gradient_reduction_type` is not given, and `Mean`, the only one here; bert.py takes `Sum` then"
+                .to_owned(),
+        );
+    }
+    if settings.is_given("global_batch_size") && settings.count("avg_seq_per_pack") > Some(1) {
+        notes.push(format!(
+            "`global_batch_size` counts packs: a step has about {global_batch} sequences"
+        ));
+    }
+    if settings.truth("reduce_nsp_overhead") {
+        let key = "reduce_nsp_overhead";
+        notes.push(format!(
+            "`{key}`: next sentences are not learnt, and checkpoints have no layer for them"
+        ));
+        let is_closed = settings.text("submission_division").as_deref() == Some("closed");
+        if is_closed && is_v1_1(settings) {
+            notes.push(format!(
+                "`{key}`: MLPerf's checker of 1.1 will refuse the log, since that layer is missing among \
+                 the weights that were initialized"
+            ));
+        }
+    }
+    notes
 }
 
 /// Steps between checkpoints.
@@ -372,11 +422,7 @@ fn refuse(settings: &Settings) -> Result<()> {
             return Err(wrong(format!("`{key}` is 0"), "give 1 or more"));
         }
     }
-    let division = settings.text("submission_division").unwrap_or_default();
-    if !["closed", "open"].contains(&division.as_str()) {
-        return Err(wrong(format!("`submission_division` is `{division}`"), "give closed or open"));
-    }
-    Ok(())
+    division(settings).map(drop)
 }
 
 /// Batches whose gradients are added up, on each replica.
@@ -390,7 +436,8 @@ fn accumulation(settings: &Settings, together: u64) -> Result<u64> {
     };
     let derived = global / together;
     if derived == 0 || !global.is_multiple_of(together) {
-        let what = format!("`global_batch_size` is {global}, and {together} are computed at once");
+        let what =
+            format!("`global_batch_size` is {global}, and {together} packs are computed at once");
         return Err(wrong(what, format!("give a multiple of {together}")));
     }
     match given.filter(|given| *given != derived) {
@@ -478,6 +525,8 @@ pub fn run(plan: &Plan, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Resul
     }
     plan.logged.iter().for_each(|(key, value)| log.point(key, value.clone()));
     let mut start = Instant::now();
+    // When the last step was taken, or judged: there the run ends, and its last checkpoint is no part of it.
+    let mut last = (SystemTime::now(), start);
     let mut resumed = None;
     let training = pretrain::pretrain(&plan.options, &mut |event| {
         match &event {
@@ -494,6 +543,10 @@ pub fn run(plan: &Plan, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Resul
                 let of: Vec<_> = step.into_iter().chain([digest]).collect();
                 log.add(LineKind::Start, "run_start", Value::Null, &of);
                 start = Instant::now();
+                last = (SystemTime::now(), start);
+            }
+            pretrain::Event::Train(train::Event::Step(..)) => {
+                last = (SystemTime::now(), Instant::now());
             }
             pretrain::Event::BlockStart(block) => {
                 let of = [("epoch_count", 1.into()), ("first_epoch_num", (*block).into())];
@@ -501,13 +554,14 @@ pub fn run(plan: &Plan, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Resul
             }
             pretrain::Event::BlockStop(block) => {
                 let of = [("first_epoch_num", (*block).into())];
-                log.add(LineKind::End, "block_stop", Value::Null, &of);
+                log.add_at(last.0, LineKind::End, "block_stop", Value::Null, &of);
             }
             pretrain::Event::Evaluated(found) => {
                 let at = if plan.is_v1_1 { found.trigger } else { found.sequences };
+                last = (SystemTime::now(), Instant::now());
                 log.clear_line();
                 let of = [("epoch_num", at.into())];
-                log.add(LineKind::Point, "eval_accuracy", found.accuracy, &of);
+                log.add_at(last.0, LineKind::Point, "eval_accuracy", found.accuracy, &of);
             }
             pretrain::Event::Train(_) => {}
         }
@@ -521,20 +575,31 @@ pub fn run(plan: &Plan, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Resul
     })?;
     let status = if training.reached == Some(true) { SUCCESS } else { "aborted" };
     let samples = training.evaluations.last().map_or(0, |last| last.samples);
-    log.point("eval_samples", samples);
-    log.point("train_samples", training.sequences);
-    let time_to_train = start.elapsed().as_secs_f64();
+    let (end, ended) = last;
+    log.add_at(end, LineKind::Point, "eval_samples", samples, &[]);
+    log.add_at(end, LineKind::Point, "train_samples", training.sequences, &[]);
+    let time_to_train = ended.duration_since(start).as_secs_f64();
     let of = [("status", status.into()), ("TTT", time_to_train.into())];
-    log.add(LineKind::End, "run_stop", Value::Null, &of);
+    log.add_at(end, LineKind::End, "run_stop", Value::Null, &of);
     let is_whole = training.taken > 0 && !training.stopped;
     let result = is_whole.then(|| plan.result.clone());
-    if let Some(result) = result.as_ref().filter(|_| is_first) {
-        log.write(result)?;
-        if training.evaluations.is_empty() {
-            watch(Event::Note("nothing was evaluated: the log is none by MLPerf's rules"))?;
+    if result.is_some() && is_first {
+        store(&log, plan)?;
+        let resumed = resumed.map(|step| {
+            format!(
+                "the run went on after step {step}: the time in its log is that of the steps since"
+            )
+        });
+        let wrong = against_rules(&log, plan.division, !training.evaluations.is_empty());
+        for note in resumed.into_iter().chain(wrong) {
+            watch(Event::Note(&note))?;
         }
     }
-    if !is_whole && !training.stopped && !plan.result.is_file() {
+    let is_over = !is_whole && !training.stopped && is_first;
+    if let Some(note) = is_over.then(|| put_back(plan)).transpose()?.flatten() {
+        watch(Event::Note(&note))?;
+    }
+    if is_over && !plan.result.is_file() {
         let (folder, result) = (&plan.options.train.output_dir, plan.result.display());
         return Err(wrong(
             format!(
@@ -545,6 +610,59 @@ pub fn run(plan: &Plan, watch: &mut dyn FnMut(Event<'_>) -> Result<Go>) -> Resul
         ));
     }
     Ok(Report { result, status, time_to_train, training })
+}
+
+/// Where the log of a run lies that could not be written where it belongs.
+fn elsewhere(plan: &Plan) -> PathBuf {
+    plan.options.train.output_dir.join(plan.result.file_name().unwrap_or_default())
+}
+
+/// Writes a log. Where that fails, it goes beside the checkpoints: a run of hours cannot be had again.
+fn store(log: &Log, plan: &Plan) -> Result<()> {
+    let kept = elsewhere(plan);
+    match log.write(&plan.result) {
+        // One of an earlier run would be taken for that of this one.
+        Ok(()) if kept.is_file() => remove(&kept),
+        Ok(()) => Ok(()),
+        Err(error) if log.write(&kept).is_err() => Err(error.into()),
+        Err(error) => Err(Error::LogElsewhere { kept, source: error.into() }),
+    }
+}
+
+/// Puts a log to its place that could not be written there at the time; what is to be said about it.
+fn put_back(plan: &Plan) -> Result<Option<String>> {
+    let kept = elsewhere(plan);
+    if plan.result.exists() || !kept.is_file() {
+        return Ok(None);
+    }
+    let text = std::fs::read(&kept).map_err(|source| Error::Read { path: kept.clone(), source })?;
+    check_result(&plan.result)?;
+    file::write(&plan.result, &text)?;
+    remove(&kept)?;
+    Ok(Some(format!("`{}` was `{}` until now", plan.result.display(), kept.display())))
+}
+
+fn remove(path: &Path) -> Result<()> {
+    let failed = |source| {
+        let path = path.to_path_buf();
+        frazil_tensor::Error::Io { action: "remove", path, source }
+    };
+    Ok(std::fs::remove_file(path).map_err(failed)?)
+}
+
+/// What a log has against MLPerf's rules: the first few things.
+fn against_rules(log: &Log, division: Division, was_evaluated: bool) -> Option<String> {
+    const SHOWN: usize = 3;
+    let found = match was_evaluated {
+        true => mllog::check(log.text(), division),
+        false => vec!["nothing was evaluated".to_owned()],
+    };
+    let more = match found.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let shown = found[..found.len().min(SHOWN)].join("; ");
+    (!found.is_empty()).then(|| format!("{shown}{more}: the log is none by MLPerf's rules"))
 }
 
 /// Refuses a place where no log can be written, before hours are spent.

@@ -151,6 +151,10 @@ impl Settings {
     pub fn elsewhere(&self) -> impl Iterator<Item = (&str, &Value, &'static str, bool)> {
         self.given.iter().filter_map(|(name, value)| match find(name)?.meaning {
             Meaning::Same => None,
+            Meaning::Truth(as_there, to) => {
+                let to = if value.as_bool() == Some(false) { to } else { as_there };
+                Some((name.as_str(), value, to, true))
+            }
             Meaning::Mapped(to) => Some((name.as_str(), value, to, true)),
             Meaning::Declined(why) => Some((name.as_str(), value, why, false)),
         })

@@ -11,7 +11,7 @@ use frazil_train::run::Go;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{DIGEST, Event, Plan, Report, Settings, plan, run, wrong};
+use super::{DIGEST, Event, Plan, Report, Settings, plan, put_back, run, wrong};
 use crate::Result;
 use crate::ops::pretrain;
 use crate::ops::train::{Stop, clear, initial_weights, is_ready, was_here};
@@ -137,6 +137,9 @@ pub fn create(
         let plan = planned(options, index)?;
         let (result, status) = (plan.result.clone(), FAILED.to_owned());
         let run = Run { index, result, status, report: None, error: None };
+        if let Some(note) = put_back(&plan)? {
+            watch(index, Event::Note(&note))?;
+        }
         let note = match there(&plan) {
             There::Done(status) if !options.again => {
                 runs.push(Run { status, ..run });

@@ -198,6 +198,63 @@ fn dropout_is_left_out_everywhere_or_on_attention() {
     }
 }
 
+/// What whoever knows bert.py may not expect is said where a key is given, or is missing.
+#[test]
+fn differences_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let clips = "`gradient_clipping_norm`: what is clipped is the gradient of the mean";
+    let reduces = "`gradient_reduction_type` is not given";
+    let apart =
+        "`split_qkv`: query, key and value are stored apart all the same, each with a ratio";
+    let packs = "`global_batch_size` counts packs: a step has about 16 sequences";
+    let refused = "`reduce_nsp_overhead`: MLPerf's checker of 1.1 will refuse the log";
+    let v1_1 = |division: &str| {
+        let reduced = json!({"reduce_nsp_overhead": true, "loss_averaging_basis": "pertoken"});
+        let mut all = reduced.as_object().unwrap().clone();
+        all.insert("submission_division".to_owned(), division.into());
+        Value::Object(all)
+    };
+    let mean = json!({"replication_factor": 2, "gradient_reduction_type": "Mean"});
+    for (keys, note, is_said) in [
+        (json!({"gradient_clipping_norm": 1.0}), clips, true),
+        (json!({"gradient_clipping_norm": null}), clips, false),
+        (json!({"gradient_accumulation_factor": 2}), reduces, true),
+        (json!({"replication_factor": 2}), reduces, true),
+        (mean, reduces, false),
+        (json!({"batch_size": 2}), reduces, false),
+        (json!({"split_qkv": false}), apart, true),
+        (json!({"split_qkv": true}), apart, false),
+        (json!({"split_qkv": true}), "`split_qkv`: query, key and value are one product", true),
+        (json!({"global_batch_size": 8, "avg_seq_per_pack": 2}), packs, true),
+        (json!({"global_batch_size": 16}), packs, false),
+        (v1_1("closed"), refused, true),
+        (v1_1("open"), refused, false),
+        (json!({"reduce_nsp_overhead": true}), refused, false),
+    ] {
+        let notes = plan(&small(folder.path(), keys.clone())).unwrap().notes;
+        assert_eq!(notes.iter().any(|said| said.starts_with(note)), is_said, "{keys}: {notes:?}");
+    }
+}
+
+/// A global batch is one of packs, and what is logged is one of sequences.
+#[test]
+fn a_global_batch_has_packs() {
+    let folder = tempfile::tempdir().unwrap();
+    let batch = |packs: u64| {
+        let keys = json!({"batch_size": 2, "replication_factor": 4, "avg_seq_per_pack": 2});
+        let mut settings = small(folder.path(), keys);
+        settings.set("global_batch_size", packs).unwrap();
+        plan(&settings)
+    };
+    let plan = batch(1536).unwrap();
+    assert_eq!((plan.options.train.accumulate, plan.global_batch), (192 * 4, 3072));
+    let logged = |name: &str| plan.logged.iter().find(|(key, _)| *key == name).unwrap().1.clone();
+    assert_eq!(logged("gradient_accumulation_steps"), 192);
+    assert_eq!(logged("global_batch_size"), 3072);
+    let error = batch(12).unwrap_err();
+    assert_eq!(error.hint().as_deref(), Some("give a multiple of 8"));
+}
+
 /// Before the first step of a table, the rate is that of all.
 #[test]
 fn tables_of_rates_begin_with_the_rate_of_all() {
