@@ -575,10 +575,7 @@ impl Error {
             Self::InFile { source, .. } | Self::InRecord { source, .. } => return source.hint(),
             Self::Tensor(error) => return error.hint(),
             Self::NoSamples { binary, .. } => {
-                format!(
-                    "TFRecords that are damaged cannot be read: copy it or make it again; if it is a binary: {}",
-                    binary.hint()?
-                )
+                format!("what is damaged has to be copied or made again; {}", binary.hint()?)
             }
             Self::Size { what: "masked pieces of a sequence", most, .. } => {
                 format!("give `--max-predictions` at most {most}")
@@ -589,11 +586,10 @@ impl Error {
             Self::Size { most, .. } => format!("give `--max-seq-length` at most {most}"),
             Self::HalfReplaced { .. } => "pack again into this folder: that completes it".into(),
             Self::BinarySize { .. } => {
-                "such a file does not say how large its samples are, so give the sizes that it was \
-                 written with; `--max-seq-length` is the tokens of a sample; `--max-predictions` the \
-                 masked pieces of a sequence; `--depth` the sequences of a pack; packs of another size are \
-                 made in two steps: `frazil pack FILES -o FILE` with the sizes that they have, then \
-                 `frazil pack` of the records"
+                "a binary does not say how large its samples are, so give the sizes that it was written \
+                 with; `--max-seq-length` is the tokens of a sample; `--max-predictions` the masked \
+                 pieces of a sequence; `--depth` the sequences of a pack; for packs of another size, make \
+                 records of these first: `frazil pack FILES -o FILE` with the sizes that they have"
                     .into()
             }
             Self::Graph(error) => return error.hint(),

@@ -280,10 +280,14 @@ proptest! {
         for (length, count) in lengths {
             histogram.add(length, count).unwrap();
         }
-        let packs = |way, rounding| pack(&histogram, way, D(depth), rounding).packs();
-        let greedy = packs(Lpfhp, Rounding::Nearest);
-        prop_assert!(packs(Nnlshp, Rounding::Nearest) <= greedy);
-        prop_assert!(packs(Nnlshp, Rounding::Mlperf) <= greedy);
+        let greedy = pack(&histogram, Lpfhp, D(depth), Rounding::Nearest);
+        prop_assert_eq!(greedy.found_by, Some(Lpfhp));
+        for rounding in [Rounding::Nearest, Rounding::Mlperf] {
+            let solved = pack(&histogram, Nnlshp, D(depth), rounding);
+            prop_assert!(solved.packs() <= greedy.packs());
+            // Whose packs they are is not hidden.
+            prop_assert!(solved.found_by == Some(Nnlshp) || solved == greedy);
+        }
     }
 
     #[test]

@@ -112,12 +112,15 @@ fn the_records_and_the_log_of_the_original() {
 #[test]
 fn threads_have_an_order_of_their_own() {
     let folder = folder();
-    for (workers, out) in [("--workers=1", "--output_file=w1"), ("--workers=3", "--output_file=w3")]
-    {
+    for (workers, out) in [
+        ("--workers=1", "--output_file=w1"),
+        ("--workers=3", "--output_file=w3"),
+        ("--workers=9223372036854775807", "--output_file=w9"),
+    ] {
         done(folder.path(), &create(&[workers, out, "--quiet"]));
     }
     let read = |name: &str| fs::read(folder.path().join(name)).unwrap();
-    assert_eq!(read("w1"), read("w3"));
+    assert!(read("w1") == read("w3") && read("w1") == read("w9"));
     assert_ne!(read("w1"), read("golden.tfrecord"));
 }
 
@@ -211,6 +214,109 @@ fn statistics_of_a_histogram() {
     let error = refused(folder.path(), &["pack", "full.csv"]);
     assert!(error.contains("line 2: expected lines of at most 9007199254740992 tokens"), "{error}");
     assert!(refused(folder.path(), &["pack", "h.csv", "--algorithm", "x"]).contains("nnlshp"));
+    fs::copy(folder.path().join("h.csv"), folder.path().join("i.csv")).unwrap();
+    for second in ["i.csv", "golden.tfrecord"] {
+        let error = refused(folder.path(), &["pack", "h.csv", second]);
+        assert!(error.contains("`h.csv` is a histogram, and is one of 2 files to pack"), "{error}");
+        assert!(error.contains("hint: one histogram at a time is read"), "{error}");
+    }
+}
+
+/// Least squares may leave more than a greedy way; whose packs they are is told.
+#[test]
+fn the_way_whose_packs_are_taken_is_told() {
+    let folder = folder();
+    let lines = "94,28\n52,46\n30,29\n20,33\n6,44\n4,11\n";
+    fs::write(folder.path().join("h.csv"), lines).unwrap();
+    let words = ["pack", "h.csv", "--max-seq-length", "100", "--algorithm", "nnlshp", "--depth"];
+    let (out, log) = done(folder.path(), &[&words[..], &["4"]].concat());
+    assert!(log.contains("note: lpfhp needs fewer packs than nnlshp here"), "{log}");
+    assert!(out.contains("packs of 100: lpfhp, depth 4"), "{out}");
+    for (depth, found_by) in [("4", "lpfhp"), ("2", "nnlshp")] {
+        let (json, log) = done(folder.path(), &[&words[..], &[depth, "--json"]].concat());
+        let report: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(
+            (&report["algorithm"], &report["found_by"]),
+            (&"nnlshp".into(), &found_by.into())
+        );
+        assert_eq!(log.contains("note: lpfhp"), found_by == "lpfhp");
+    }
+}
+
+/// Sizes that no sample has are refused, by every command and before anything is computed of them.
+#[test]
+fn sizes_that_no_sample_has_are_refused() {
+    let folder = folder();
+    fs::write(folder.path().join("bin"), [0; 4000]).unwrap();
+    let to_binary = ["record_to_binary", "--tf-record-glob=golden*", "--output-path=o"];
+    let packs = ["pack_pretraining_data", "--input-glob=bin", "--output-dir=o"];
+    let of_text = ["pack", "text.txt", "--vocab", "vocab.txt", "-o", "o"];
+    let mlperf = ["pack", "golden.tfrecord", "--format", "mlperf", "-o", "o"];
+    let made = [&CREATE[..], &["--output_file=o"]].concat();
+    // The least that is too large, what a product of makes too large, and the largest of all.
+    for size in ["65536", "1152921504606846976", "4611686018427387904", "9223372036854775807"]
+        .into_iter()
+        .chain(["18446744073709551615"])
+    {
+        let is_signed = size.parse::<i64>().is_ok(); // flags of the original are
+        for (words, flag, runs) in [
+            (&to_binary[..], "max-sequence-length", true),
+            (&to_binary, "max-predictions-per-sequence", true),
+            (&packs, "max-sequence-length", true),
+            (&packs, "max-predictions-per-sequence", true),
+            (&made, "max_seq_length", is_signed),
+            (&made, "max_predictions_per_seq", is_signed),
+            (&of_text, "max-seq-length", true),
+            (&of_text, "max-predictions", true),
+            (&mlperf, "max-seq-length", true),
+            (&mlperf, "max-predictions", true),
+            (&["pack", "bin"], "max-seq-length", true),
+            (&["pack", "bin"], "max-predictions", true),
+        ] {
+            if !runs {
+                continue;
+            }
+            let error = refused(folder.path(), &[words, &[&format!("--{flag}={size}")]].concat());
+            assert!(error.starts_with(&format!("error: {size} ")), "{words:?}: {error}");
+            assert!(error.contains(&format!("hint: give `--{flag}` at most 65535")), "{error}");
+        }
+    }
+    assert_eq!(files(folder.path()), ["bin"]);
+    // More sequences than tokens are no more than tokens; more places than tokens are the original's to give.
+    let depth = ["--depth", "18446744073709551615", "--check"];
+    done(folder.path(), &[&mlperf[..], &depth].concat());
+    done(
+        folder.path(),
+        &create(&["--output_file=wide", "--max_predictions_per_seq=500", "--quiet"]),
+    );
+    // Only least squares have an end before the end of all.
+    fs::write(folder.path().join("h.csv"), "1,3\n3,5\n").unwrap();
+    for (length, algorithm, hint) in [
+        ("70000", "lpfhp", "give `--max-seq-length` at most 65535"),
+        ("70000", "nnlshp", "give `--max-seq-length` at most 65535"),
+        ("7000", "nnlshp", "`--algorithm lpfhp` packs up to 65535"),
+    ] {
+        let words = ["pack", "h.csv", "--max-seq-length", length, "--algorithm", algorithm];
+        let error = refused(folder.path(), &words);
+        assert!(error.contains(&format!("hint: {hint}")), "{error}");
+    }
+}
+
+/// What a program that was killed had begun to write is neither read nor left.
+#[test]
+fn what_was_left_half_written_is_no_data() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let sizes = ["--max-sequence-length=128", "--max-predictions-per-sequence=20"];
+    let convert = ["record_to_binary", "--tf-record-glob=golden*", "--output-path=b"];
+    done(folder.path(), &[&convert[..], &sizes].concat());
+    let left = at("b/.golden.tfrecord.x1Y2z3.partial");
+    fs::copy(at("b/golden.tfrecord"), &left).unwrap();
+    let words = ["pack_pretraining_data", "--input-glob=b/*", "--output-dir=packed", "--check"];
+    let (told, _) = done(folder.path(), &[&words[..], &sizes].concat());
+    assert!(told.contains("every one of 73 sequences") && left.exists(), "{told}");
+    done(folder.path(), &[&convert[..], &sizes].concat());
+    assert!(!left.exists());
 }
 
 #[test]
@@ -275,6 +381,26 @@ fn mlperfs_own_commands() {
     let words: Vec<&str> = words.into_iter().chain(sizes).collect();
     let (told, _) = done(folder.path(), &words);
     assert!(told.contains("every one of 73 sequences"), "{told}");
+    // Python's seeds have no sign.
+    for (seed, out) in [("-3", "minus"), ("3", "plus")] {
+        let words = ["pack_pretraining_data", "--input-glob=binary/*", "--random-seed", seed];
+        let out = format!("--output-dir={out}");
+        done(folder.path(), &[&words[..], &sizes, &[&out, "-q"]].concat());
+    }
+    let entries = |name: &str| -> Vec<_> {
+        let mut entries: Vec<_> = fs::read_dir(folder.path().join(name))
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .map(|entry| (entry.file_name(), fs::read(entry.path()).unwrap()))
+            .collect();
+        entries.sort();
+        entries
+    };
+    assert!(entries("minus") == entries("plus") && entries("minus") != entries("packed"));
+    let again = ["record_to_binary", "--tf-record-glob=binary/*", "--output-path=other"];
+    let error = refused(folder.path(), &[&again[..], &sizes].concat());
+    assert!(error.contains("`binary/golden.tfrecord` holds binary sequences, and no TFRecords"));
+    assert!(error.contains("hint: `frazil pack`") && !folder.path().join("other").exists());
     let wrong = ["pack_pretraining_data", "--input-glob=binary/*", "--output-dir=other"];
     let error = refused(folder.path(), &wrong);
     assert!(error.contains("bytes are no whole samples") && error.contains("7060"), "{error}");
@@ -301,8 +427,10 @@ fn classifiers_and_squad_are_packed_too() {
     {
         let path = fixtures.join(records);
         let words = ["pack", path.to_str().unwrap(), "-o", "x", "--check", "--depth", "max"];
-        let (told, _) = done(folder.path(), &words);
+        let (told, log) = done(folder.path(), &words);
         assert!(told.contains(&format!("every one of {sequences} sequences")), "{told}");
+        assert!(log.contains("note: each record has places for "), "{log}");
+        assert!(log.contains("tokens and ") && !log.contains("masked"), "{log}");
     }
     let train = fixtures.join("classifier/train.tf_record");
     let train = train.to_str().unwrap();
@@ -341,6 +469,32 @@ fn a_corrupt_record_stops_it_and_is_named() {
     assert!(error.contains(&named) && !error.contains("record 0"), "{error}");
     assert!(error.contains("hint:") && !error.contains("--no-checksum"), "{error}");
     assert!(files(folder.path()).is_empty(), "{:?}", files(folder.path()));
+    // At its very beginning, it might be a binary as well.
+    let mut bytes = bytes_before;
+    bytes[0] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let error = refused(folder.path(), &["pack", "golden.tfrecord", "-o", "x"]);
+    let record = "neither TFRecords (the checksum of the length of record 0 at byte 0 is wrong";
+    assert!(error.contains(record) && error.contains("no whole samples"), "{error}");
+    assert!(error.contains("hint: what is damaged has to be copied or made again; "), "{error}");
+    let words = ["record_to_binary", "--tf-record-glob=golden*", "--output-path=b"];
+    assert!(refused(folder.path(), &words).contains(record));
+}
+
+/// What is read and what is written have one description, so the way to other packs is over records.
+#[test]
+fn packs_become_packs_of_another_size() {
+    let folder = folder();
+    let mlperf = ["pack", "golden.tfrecord", "--format", "mlperf", "-o", "p", "-q"];
+    done(folder.path(), &mlperf);
+    let sizes = ["--max-seq-length", "128", "--max-predictions", "20"];
+    let words = [&["pack", "p/strategy*"][..], &sizes].concat();
+    let error = refused(folder.path(), &[&words[..], &["--depth", "6"]].concat());
+    assert!(error.contains("make records of these first: `frazil pack FILES -o FILE`"), "{error}");
+    done(folder.path(), &[&words[..], &["-o", "t"]].concat());
+    let again = ["pack", "t", "--max-seq-length", "256", "--depth", "6", "--format", "mlperf"];
+    let (told, _) = done(folder.path(), &[&again[..], &["-o", "q", "--check"]].concat());
+    assert!(told.contains("every one of 73 sequences"), "{told}");
 }
 
 /// What each record takes.
@@ -398,6 +552,15 @@ fn a_packing_replaces_the_one_before() {
     assert_eq!(output.status.code(), Some(1), "{}", said(&output.stderr));
     assert!(said(&output.stdout).contains("are not those that were packed"));
     fs::remove_file(at("p/strategy_of_mine")).unwrap();
+    // What was replaced half-way is not read, and is mended by packing again.
+    fs::write(at("p/strategy_unfinished"), "").unwrap();
+    for pattern in ["p/strategy*", "p/strategy_*_part_0"] {
+        let error = refused(folder.path(), &[&["pack", pattern][..], &sizes].concat());
+        assert!(error.starts_with("error: `p` is incomplete"), "{error}");
+        assert!(error.contains("hint: pack again"), "{error}");
+    }
+    assert_eq!(pack("spfhp", &["--check"]).status.code(), Some(0));
+    assert!(!at("p/strategy_unfinished").exists());
     // What cannot be written leaves everything as it was.
     let before = names();
     assert_eq!(pack("spfhp", &["--max-predictions", "1"]).status.code(), Some(2));
@@ -565,6 +728,7 @@ fn a_histogram_without_sequences_has_no_length() {
     fs::write(folder.path().join("h.csv"), "5,0\n").unwrap();
     let (told, _) = done(folder.path(), &["pack", "h.csv"]);
     assert!(told.starts_with("0 sequences of 0.00 tokens on average"), "{told}");
+    assert!(!told.contains('%') && !told.contains("packs by their sequences"), "{told}");
     let seed = ["--output_file=x", "--random_seed=99999999999999999999"];
     let output = run(folder.path(), &create(&seed));
     assert!(said(&output.stderr).contains("it can be 2^63-1 at most"), "{}", said(&output.stderr));

@@ -78,6 +78,7 @@ impl SampleFile {
     /// Opens a file. `shape` says how large the samples of a binary are.
     pub fn open(path: impl AsRef<Path>, shape: Shape) -> Result<Self> {
         let path = path.as_ref();
+        shape.check()?; // which is not the file's
         refuse_half_replaced(path)?;
         let data = frazil_tensor::file::map(path)?;
         Self::of_bytes(data, path, shape).map_err(|error| error.in_file(path))
@@ -443,7 +444,7 @@ mod tests {
         let record = "neither TFRecords (the checksum of the length of record 0 at byte 0 is wrong";
         assert!(said.contains(record) && said.contains("nor binaries"), "{said}");
         assert!(said.contains(&format!("{} bytes are no whole samples", bytes.len())), "{said}");
-        assert!(error.hint().unwrap().contains("copy it or make it again"));
+        assert!(error.hint().unwrap().contains("copied or made again; a binary"));
         std::fs::write(&path, b"").unwrap();
         let said = causes(&SampleFile::open(&path, SHAPE).unwrap_err()).join(": ");
         assert!(said.contains("the file is empty"), "{said}");

@@ -220,7 +220,9 @@ pub fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
         report.seconds
     );
     writeln!(out, "  {found}")?;
-    writeln!(out, "  packs by their sequences: {}", by_depth.join(", "))?;
+    if stats.packs > 0 {
+        writeln!(out, "  packs by their sequences: {}", by_depth.join(", "))?;
+    }
     if report.empty > 0 {
         writeln!(out, "  {} sequences of padding only were left out", thousands(report.empty))?;
     }

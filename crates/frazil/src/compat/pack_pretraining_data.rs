@@ -80,7 +80,8 @@ pub fn to_binary(args: ToBinaryArgs, _: &mut dyn Write) -> anyhow::Result<Outcom
     if let Some(file) = open_all(&inputs, shape)?.iter().find(is_binary) {
         return Err(Error::Usage {
             what: format!("`{}` holds {}, and no TFRecords", file.path().display(), file.kind()),
-            hint: "`frazil pack_pretraining_data` packs binaries as they are".into(),
+            hint: "`frazil pack` and `frazil pack_pretraining_data` take binaries as they are"
+                .into(),
         }
         .into());
     }

@@ -96,6 +96,7 @@ impl Plan {
             shape.max_predictions =
                 max_predictions.max((needed + without).saturating_sub(sequences));
         }
+        shape.check()?;
         let mut places = shape.places();
         let mut split = 0;
         if is_binary {
