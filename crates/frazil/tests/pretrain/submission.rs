@@ -226,6 +226,15 @@ fn a_log_without_room_stays_with_its_run() {
     let note = "note: `result/bert/result_1.txt` was `ckpts/result_1.txt` until now";
     assert!(err.contains(note) && !kept.exists(), "{err}");
     assert_eq!(fs::read_to_string(place.join("result_1.txt")).unwrap(), log);
+    // A run of a submission is not begun anew for that, and what its internal log says stays.
+    let submit = || submit(folder, &["--end-index=1", "--checkpoint-dir=ten"]);
+    assert_eq!(submit().2, Some(0));
+    let internal = fs::read_to_string(folder.join("internal_log_0")).unwrap();
+    fs::rename(place.join("result_0.txt"), folder.join("ten/run_0/result_0.txt")).unwrap();
+    let (out, err, _) = submit();
+    assert!(out.starts_with("run 0: success, was there"), "{out}{err}");
+    assert_eq!(fs::read_to_string(folder.join("internal_log_0")).unwrap(), internal);
+    assert!(place.join("result_0.txt").is_file());
 }
 
 /// What comes after a run, checkpoints and a page, is not in its time.

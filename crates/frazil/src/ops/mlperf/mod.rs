@@ -637,7 +637,10 @@ fn put_back(plan: &Plan) -> Result<Option<String>> {
     }
     let text = std::fs::read(&kept).map_err(|source| Error::Read { path: kept.clone(), source })?;
     check_result(&plan.result)?;
-    file::write(&plan.result, &text)?;
+    let written = file::write(&plan.result, &text).map_err(frazil_train::Error::from);
+    if let Err(error) = written {
+        return Err(Error::LogElsewhere { kept, source: error.into() });
+    }
     remove(&kept)?;
     Ok(Some(format!("`{}` was `{}` until now", plan.result.display(), kept.display())))
 }
