@@ -62,7 +62,8 @@ fn a_damaged_checkpoint_is_named_with_the_way_back() {
     options.schedule.epochs = 2.0;
     let data = data_path(&newest, 0, 1);
     let index = frazil::tf::bundle::index_path(&newest);
-    let damages: [(&PathBuf, fn(&mut Vec<u8>)); 3] = [
+    type Damage<'p> = (&'p PathBuf, fn(&mut Vec<u8>));
+    let damages: [Damage<'_>; 3] = [
         (&data, |bytes| bytes[1000] ^= 1),
         (&data, |bytes| bytes.truncate(bytes.len() / 2)),
         (&index, |bytes| bytes.truncate(20)),
