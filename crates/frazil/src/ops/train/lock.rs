@@ -8,23 +8,6 @@ use crate::{Error, Result};
 
 const NAME: &str = ".frazil.lock";
 
-/// What a run writes, beside the files of checkpoints.
-const WRITTEN: [&str; 6] = [
-    "train.tf_record",
-    "graph.pbtxt",
-    "checkpoint",
-    "report.html",
-    "vocab.txt",
-    "bert_config.json",
-];
-
-/// Whether a file is what a run has begun to write: it has the name that it was to have, and one of chance.
-fn is_begun(name: &str) -> bool {
-    let inner = name.strip_prefix('.').and_then(|name| name.strip_suffix(".partial"));
-    let Some((name, _)) = inner.and_then(|inner| inner.rsplit_once('.')) else { return false };
-    WRITTEN.contains(&name) || name.starts_with("model.ckpt-")
-}
-
 /// Whether a run has written into this folder.
 pub(crate) fn was_here(folder: &Path) -> bool {
     folder.join(NAME).is_file()
@@ -64,8 +47,7 @@ pub(crate) fn clear(folder: &Path) -> Result<()> {
 pub(crate) struct Lock(#[expect(dead_code, reason = "it is held, not used")] File);
 
 impl Lock {
-    /// Takes the folder, which is made if need be, and clears away what a run that was killed had begun to
-    /// write. Where the file system has no locks, nothing is locked.
+    /// Takes the folder, which is made if need be. Where the file system has no locks, nothing is locked.
     pub(crate) fn take(folder: &Path) -> Result<Self> {
         make_folder(folder)?;
         let path = folder.join(NAME);
@@ -79,12 +61,6 @@ impl Lock {
                 what: format!("another run is training in `{}`", folder.display()),
                 hint: "wait for its end, or choose another folder".into(),
             });
-        }
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            if is_begun(&entry.file_name().to_string_lossy()) {
-                // What cannot be removed is only in the way.
-                let _ = std::fs::remove_file(entry.path());
-            }
         }
         Ok(Self(file))
     }
@@ -119,15 +95,6 @@ mod tests {
         let said = Lock::take(&folder).err().unwrap().to_string();
         assert!(said.contains("another run is training in"), "{said}");
         drop(lock);
-        let left = ["model.ckpt-7.index", "train.tf_record", "checkpoint", "report.html"]
-            .map(|name| folder.join(format!(".{name}.x1y2.partial")));
-        let others = ["model.ckpt-7.index", ".notes.partial", ".checkpoint_notes.x1y2.partial"]
-            .map(|name| folder.join(name));
-        for path in left.iter().chain(&others) {
-            std::fs::write(path, "").unwrap();
-        }
-        let _lock = Lock::take(&folder).unwrap();
-        assert!(!left.iter().any(|path| path.exists()));
-        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1 + others.len());
+        Lock::take(&folder).unwrap();
     }
 }
