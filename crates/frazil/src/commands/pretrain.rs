@@ -300,19 +300,22 @@ fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Steps between two lines.
-fn every(settings: &Settings) -> u64 {
-    settings.count("steps_per_log").unwrap_or(1).max(1)
+/// Steps between two lines, if somebody has said how many: else there is one every few seconds.
+fn every(settings: &Settings) -> Option<u64> {
+    settings.count("steps_per_log").filter(|_| settings.is_given("steps_per_log"))
 }
 
-fn show(live: &mut Live, event: &Event<'_>, every: u64) {
-    match event {
-        Event::Pretrain(pretrain::Event::Train(train::Event::Step(step, of, _))) => {
-            let (taken, line) = (step.report.step + 1, live.draw(step, *of));
-            if !live.is_drawn() && taken.is_multiple_of(every) {
-                live.say(&format!("step {taken} of {of}: {line}"));
-            }
+fn show(live: &mut Live, event: &Event<'_>, every: Option<u64>) {
+    if let (Some(every), Event::Pretrain(pretrain::Event::Train(train::Event::Step(step, of, _)))) =
+        (every, event)
+    {
+        let (taken, line) = (step.report.step + 1, live.draw(step, *of));
+        if !live.is_drawn() && taken.is_multiple_of(every) {
+            live.say(&format!("step {taken} of {of}: {line}"));
         }
+        return;
+    }
+    match event {
         Event::Note(note) => live.say(&format!("note: {note}")),
         Event::Failed(error) => live.say(&failed(error)),
         Event::Pretrain(pretrain::Event::Train(event)) => live.train(event),
@@ -376,7 +379,7 @@ pub fn submission(args: SubmissionArgs, out: &mut dyn Write) -> Result<Outcome> 
             live.say(&format!("run {index}"));
         }
         show(&mut live, &event, every);
-        if let (Some((_, file)), Some(line)) = (&mut log, line(&event, every)) {
+        if let (Some((_, file)), Some(line)) = (&mut log, line(&event, every.unwrap_or(1))) {
             let path = own.logs.join(format!("internal_log_{index}"));
             let failed = |source| frazil::tensor::Error::Io { action: "write", path, source };
             writeln!(file, "{line}").map_err(failed)?;

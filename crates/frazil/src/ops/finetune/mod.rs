@@ -507,7 +507,8 @@ fn train_on(
             && schedule.comm.is_first()
         {
             // The curves show how it came to that; where they cannot be written, that is still what is to be told.
-            let _ = Ran::new(prepared, (*trained).clone(), Vec::new()).write_report(model, schedule);
+            let _ =
+                Ran::new(prepared, (*trained).clone(), Vec::new()).write_report(model, schedule);
         }
         watch(Event::Train(event))
     })

@@ -223,7 +223,7 @@ pub const KEYS: &[Key] = &[
         "steps_per_log",
         Count,
         "1",
-        "steps between two lines where stderr is no terminal, and in internal logs",
+        "steps between two lines of internal logs; if given, also where stderr is no terminal",
     ),
     same("submission_org", Text, "\"frazil\"", "who (frazil only)"),
     same("submission_division", Text, "\"closed\"", "closed or open"),

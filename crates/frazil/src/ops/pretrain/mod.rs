@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use frazil_train::batch::Basis;
 use frazil_train::comm::Comm;
 use frazil_train::run::Go;
 use frazil_train::schedule::Schedule;
-use frazil_train::batch::Basis;
 use serde::Serialize;
 
 use super::train::{self, Evaluation, History, Trained};
