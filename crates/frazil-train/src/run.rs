@@ -173,17 +173,15 @@ impl Run<'_> {
         }
         while self.trainer.steps() < self.plan.steps {
             let step = match self.step() {
-                Err(why @ Error::NotFinite { .. }) if saved_at == self.trainer.steps() => {
+                Err(why @ Error::NotFinite { .. }) => {
+                    let is_first_from_it = saved_at == self.trainer.steps();
                     // What was there before this run may be all right, and the settings not.
-                    if before.as_ref() == Some(&saved) {
+                    if is_first_from_it && before.as_ref() == Some(&saved) {
                         return Err(Error::NoStepFrom { path: saved, source: why.into() }.into());
                     }
-                    if self.trainer.comm().is_first() {
+                    if is_first_from_it && self.trainer.comm().is_first() {
                         self.keeper.take_back(&saved)?;
                     }
-                    return Err(self.no_number(why, saved).into());
-                }
-                Err(why @ Error::NotFinite { .. }) => {
                     return Err(self.no_number(why, saved).into());
                 }
                 step => step?,
